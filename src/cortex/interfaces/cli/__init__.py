@@ -1,10 +1,8 @@
-"""The commands: the top of the house.
+"""Command line of Cortex: assembles the commands and turns errors into exit codes.
 
-Each module is one command; this one puts them together and turns errors into exit codes.
-
-A command line loads only the module that it names: all of them take longer than most commands.
-`app` has them all, for `--help`. Exit codes: 0 done, 1 an error that was explained or a question
-answered with no, 2 wrong usage, 130 interrupted.
+Each module is one command or group. A command line loads only the module that it names: loading all
+of them takes longer than most commands. `app` has them all, for `--help`. Exit codes: 0 done, 1 an
+explained error or a question answered with no, 2 wrong usage, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -31,8 +29,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# The module and the function of each command, and the module of each group; in the order of the
-# help.
+# The module and function of each command, and the module of each group, in the order of the help.
 COMMANDS = {
     "index": "cortex.interfaces.cli.index:index",
     "search": "cortex.interfaces.cli.search:search",
@@ -79,8 +76,9 @@ GROUPS = {
 
 
 class Commands(TyperGroup):
-    """Knows commands of two words: `mcp` takes names of families, so `mcp status` can't be a
-    command within it.
+    """Command group that also has commands of two words.
+
+    `mcp` takes names of families, so `mcp status` can't be a command within it.
     """
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -100,32 +98,35 @@ def __getattr__(name: str) -> Any:
 
 @cache
 def _app(first: str) -> typer.Typer:
-    """The commands that begin with this word; where there are none, all."""
+    """Build the app with the commands that begin with this word; with all if there are none."""
     alone = {name: place for name, place in COMMANDS.items() if name.split()[0] == first}
     groups = {name: module for name, module in GROUPS.items() if name == first}
     if not alone and not groups:
         alone, groups = COMMANDS, GROUPS
-    made = typer.Typer(
+    built = typer.Typer(
         cls=Commands,
         name="cortex",
-        help="A local context engine for coding agents: index a folder, ask it questions, serve it over MCP.",
+        help=(
+            "A local context engine for coding agents: index a folder, ask it questions, serve "
+            "it over MCP."
+        ),
         no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
     )
-    made.callback(invoke_without_command=True)(_root)
+    built.callback(invoke_without_command=True)(_root)
     for name, place in alone.items():
         module, _, function = place.partition(":")
-        made.command(name)(getattr(import_module(module), function))
+        built.command(name)(getattr(import_module(module), function))
     for name, module in groups.items():
-        made.add_typer(import_module(module).app, name=name)
-    return made
+        built.add_typer(import_module(module).app, name=name)
+    return built
 
 
 @cache
 def _command(first: str) -> Any:
-    """What runs a command line that begins with this word."""
+    """Return the click command for a command line that begins with this word."""
     return typer.main.get_command(_app(first))
 
 
@@ -141,7 +142,7 @@ def _root(
 ) -> None:
     if profile:
         choose_profile(profile)
-    if not _says_more(context):
+    if not _skips_profile_check(context):
         check_profile(context, environment().get("CORTEX_PROFILE"))
     if version:
         from importlib.metadata import version as version_of
@@ -150,22 +151,23 @@ def _root(
         raise typer.Exit
 
 
-def _says_more(context: typer.Context) -> bool:
-    """Whether a command has a profile of its own, which counts instead, or only tells how it is
-    used.
-    """
+def _skips_profile_check(context: typer.Context) -> bool:
+    """True for a command with its own --profile, which takes precedence, or with --help."""
     given, command = list(context.obj or ()), context.invoked_subcommand
     rest = given[given.index(command) + 1 :] if command in given else []
-    return any(one == "--help" or one.partition("=")[0] == "--profile" for one in rest)
+    return any(
+        argument == "--help" or argument.partition("=")[0] == "--profile" for argument in rest
+    )
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run a command line; every error is one clear message."""
+    """Run a command line; every error becomes one clear message."""
     stderr = logging.StreamHandler()
     stderr.setFormatter(PrintableFormatter("%(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(handlers=[stderr])
     logging.getLogger().setLevel(logging.DEBUG if _debugging() else logging.WARNING)
-    for stream in (sys.stdout, sys.stderr):  # a terminal that can't show a character shows another
+    # A terminal that can't show a character shows a replacement.
+    for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")
     try:
@@ -180,12 +182,14 @@ def run(arguments: Sequence[str]) -> int:
         return leaving.exit_code
     except (KeyboardInterrupt, typer.Abort):
         return 130
-    # `cortex search … | head`; inside a command click turns it into the latter
+    # `cortex search … | head`; inside a command click turns it into SystemExit.
     except (BrokenPipeError, SystemExit):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is still to be written goes nowhere
+        # Discards the rest of the output.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 0
     except Exception as error:
-        if hasattr(error, "show") and hasattr(error, "exit_code"):  # click's own: wrong usage
+        # An exception of click: wrong usage.
+        if hasattr(error, "show") and hasattr(error, "exit_code"):
             error.message = printable(error.message, lines=True)  # type: ignore[attr-defined]
             error.show()  # type: ignore[attr-defined]
             return int(error.exit_code)  # type: ignore[attr-defined]

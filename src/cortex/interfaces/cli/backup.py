@@ -1,6 +1,4 @@
-"""`cortex backup ...`: the snapshots of a home that Cortex makes by itself, and those that a person
-asks for.
-"""
+"""`cortex backup ...`: snapshots of a home, made automatically or on request."""
 
 from __future__ import annotations
 
@@ -36,7 +34,10 @@ NameArgument = Annotated[
 
 app = typer.Typer(
     name="backup",
-    help="Snapshots of your memories, records and settings: made daily by Cortex itself, and when you ask.",
+    help=(
+        "Snapshots of your memories, records and settings: made daily by Cortex itself, and "
+        "when you ask."
+    ),
     no_args_is_help=True,
 )
 
@@ -45,14 +46,15 @@ app = typer.Typer(
 def create(as_json: JsonFlag = False) -> int:
     """Make a snapshot now; the oldest above seven is removed."""
     home = person_settings().home
-    made = make_snapshot(home / STORE_NAME, ASKED) if (home / STORE_NAME).exists() else None
+    snapshot = make_snapshot(home / STORE_NAME, ASKED) if (home / STORE_NAME).exists() else None
     if as_json:
-        print_json({"snapshot": _row(made) if made else None})
-    elif made is None:
+        print_json({"snapshot": _row(snapshot) if snapshot else None})
+    elif snapshot is None:
         say("There is nothing to keep yet: no memories, records or sources of documents.")
     else:
         say(
-            f"✓ Made {made.file}: {made.size:,} bytes. It holds all that you wrote: keep it as private as that."
+            f"✓ Made {snapshot.file}: {snapshot.size:,} bytes. It holds all that you wrote: "
+            "keep it as private as that."
         )
     return 0
 
@@ -61,19 +63,20 @@ def create(as_json: JsonFlag = False) -> int:
 def list_all(as_json: JsonFlag = False) -> int:
     """List the snapshots, newest first."""
     home = person_settings().home
-    found = list_snapshots(home)
+    snapshots = list_snapshots(home)
     if as_json:
         print_json(
-            {"folder": str(home / FOLDER), "snapshots": [_row(snapshot) for snapshot in found]}
+            {"folder": str(home / FOLDER), "snapshots": [_row(snapshot) for snapshot in snapshots]}
         )
         return 0
-    for snapshot in found:
+    for snapshot in snapshots:
         say(
-            f"{snapshot.name:28} {rfc3339(snapshot.at)}  {snapshot.reason:10} {snapshot.size:>12,} bytes"
+            f"{snapshot.name:28} {rfc3339(snapshot.at)}  {snapshot.reason:10} "
+            f"{snapshot.size:>12,} bytes"
         )
     say(
-        f"{many(len(found), 'snapshot')} of at most {MOST} in {home / FOLDER}"
-        if found
+        f"{many(len(snapshots), 'snapshot')} of at most {MOST} in {home / FOLDER}"
+        if snapshots
         else "There are no snapshots yet."
     )
     return 0
@@ -110,7 +113,10 @@ def restore(
             "IMPORT_UNREADABLE",
             f"all {many(len(choice), 'snapshot')} are damaged; nothing was changed",
             instead=(
-                "Where the home's database is there, `cortex doctor --salvage` saves what can be read of it.",
+                (
+                    "Where the home's database is there, `cortex doctor --salvage` saves what "
+                    "can be read of it."
+                ),
             ),
         )
     snapshot, contents = sound
@@ -145,30 +151,30 @@ def restore(
 
 
 def _choose(name: str) -> list[Snapshot]:
-    """The snapshot of this name; without one all, those of before a restore last.
+    """Return the snapshot of this name; without a name all, those before a restore last.
 
     Raises: InputError, FileError.
     """
     home = person_settings().home
-    found = list_snapshots(home)
-    if not found:
+    snapshots = list_snapshots(home)
+    if not snapshots:
         raise FileError(
             "FILE_NOT_FOUND",
             f"there are no snapshots in {home / FOLDER}",
             instead=("Make one with `cortex backup create`; Cortex makes one a day by itself.",),
         )
     if not name:
-        # One of before a restore is there to undo that, and is asked for by its name.
-        return sorted(found, key=lambda snapshot: snapshot.reason == RESTORE)
-    chosen = [snapshot for snapshot in found if snapshot.name == name.removesuffix(".db.gz")]
+        # A snapshot from before a restore serves to undo it, and is restored by its name.
+        return sorted(snapshots, key=lambda snapshot: snapshot.reason == RESTORE)
+    chosen = [snapshot for snapshot in snapshots if snapshot.name == name.removesuffix(".db.gz")]
     if not chosen:
-        names = ", ".join(snapshot.name for snapshot in found)
+        names = ", ".join(snapshot.name for snapshot in snapshots)
         raise InputError("ARGUMENT_INVALID", f"there is no snapshot {name!r}; there are: {names}")
     return chosen
 
 
 def _newest_sound(snapshots: list[Snapshot]) -> tuple[Snapshot, Contents] | None:
-    """The first of these that is whole, with what it has.
+    """Return the first undamaged snapshot and its contents.
 
     Raises: FileError, where the disk is full.
     """
@@ -182,9 +188,9 @@ def _newest_sound(snapshots: list[Snapshot]) -> tuple[Snapshot, Contents] | None
 
 
 def _verified(snapshot: Snapshot) -> Contents:
-    """What a snapshot has.
+    """Return the contents of a snapshot.
 
-    Raises: FileError IMPORT_UNREADABLE, where it is damaged, with the newest that is whole.
+    Raises: FileError IMPORT_UNREADABLE for a damaged one, which suggests the newest sound one.
     """
     try:
         return verify_snapshot(snapshot)

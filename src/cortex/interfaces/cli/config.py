@@ -1,9 +1,8 @@
-"""`cortex config show|get|set`: every setting, its value and where it came from; and changing one
-in a file with comments kept.
+"""`cortex config show|get|set`: settings, their values and origins, and changes in a file.
 
-Knows argv, tables and exit codes; what settings mean is in `cortex.base.settings`. Every change is
-a line in the operations log. There is no `unset`: removing a line from a file is an editor's work.
-What a tool changed is in no file: `end-override` ends that.
+Knows arguments, tables and exit codes; `cortex.base.settings` defines the settings. A change keeps
+the comments of the file and is logged in the operations log. There is no `unset`: removing a line
+is an editor's work. Changes by a tool are in no file: `end-override` ends those.
 """
 
 from __future__ import annotations
@@ -134,7 +133,7 @@ def end_override(path: PathOption = None, as_json: JsonFlag = False) -> None:
 
 
 def _rows(settings: Settings) -> list[tuple[str, object, str]]:
-    """Name, value for JSON and value for people; of other families only the keys that are set."""
+    """Return name, JSON value and display value; of other families only the keys that are set."""
     rows = [
         (key.name, key.reveal(settings.value(key.name)), key.show(settings.value(key.name)))
         for key in KEYS

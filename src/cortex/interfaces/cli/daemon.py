@@ -1,7 +1,7 @@
-"""`cortex start`, `stop` and `restart`: cortexd by hand.
+"""`cortex start`, `stop` and `restart`: control cortexd by hand.
 
-Nobody has to: clients start it and it ends by itself. Only a start that somebody typed writes into
-the project; a front end that starts cortexd never does.
+That is optional: clients start it and it ends by itself. Only an explicit `cortex start` writes
+into the project; the shim never does.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from cortex.toolkit.terminal.output import many, print_json, say
 
 
 class LogLevel(StrEnum):
-    """How much cortexd writes into its log."""
+    """Log level of cortexd."""
 
     DEBUG = "debug"
     INFO = "info"
@@ -106,7 +106,10 @@ def stop(profile: ProfileOption = None, as_json: JsonFlag = False) -> int:
     say(f"cortexd ended (process {pid})" if pid else "cortexd is not running")
     if clients:
         say(
-            f"note: it starts again for {many(clients, 'connected client')}. Off for good: {TURN_OFF}",
+            (
+                f"note: it starts again for {many(clients, 'connected client')}. Off for good: "
+                f"{TURN_OFF}"
+            ),
             error=True,
         )
     return 0
@@ -130,12 +133,14 @@ def restart(
 def _start(
     meeting: Rendezvous, by: str, level: LogLevel | None, *, skip_sync: bool = False
 ) -> tuple[State, bool]:
-    told = (("--log-level", level.value) if level else ()) + (("--skip-sync",) if skip_sync else ())
-    state, ours = control.start(meeting, by, told)
+    options = (("--log-level", level.value) if level else ()) + (
+        ("--skip-sync",) if skip_sync else ()
+    )
+    state, ours = control.start(meeting, by, options)
     if not state.answers:
         raise NetworkError(
             "CORTEXD_UNAVAILABLE",
-            f"cortexd could not be started{_last_words(meeting.home)}",
+            f"cortexd could not be started{_log_end(meeting.home)}",
             context={"log": control.log_file(meeting.home)},
         )
     return state, ours
@@ -148,7 +153,7 @@ def _stop(meeting: Rendezvous, state: State) -> int:
         raise NetworkError("CORTEXD_UNAVAILABLE", str(error)) from None
 
 
-def _last_words(home: str) -> str:
+def _log_end(home: str) -> str:
     lines = read_log(home, 1)
     return f"; its log ends with: {lines[0].strip()}" if lines else ""
 
@@ -163,7 +168,8 @@ def _notes(
         notes.append(enabled)
     if log_level and not started:
         notes.append(
-            "--log-level has no effect on a cortexd that runs already: use `cortex restart --log-level`"
+            "--log-level has no effect on a cortexd that runs already: use `cortex restart "
+            "--log-level`"
         )
     if state.running and not state.answers:
         notes.append("it doesn't answer: `cortex restart` ends it and starts another")
@@ -172,8 +178,8 @@ def _notes(
     return notes
 
 
-def _enable(home: Path, told: str) -> str:
-    """Add plugins to those that the person's settings name; gives what was done.
+def _enable(home: Path, names: str) -> str:
+    """Add plugins to the user's settings; return a note about it.
 
     Raises: ConfigError.
     """
@@ -181,20 +187,21 @@ def _enable(home: Path, told: str) -> str:
     assert isinstance(key, Key)
     own = load(None, environment={**environment(), "CORTEX_HOME": str(home), "CORTEX_PROFILE": ""})
     more = [
-        name for one in told.split(",") if (name := one.strip()) and name not in own.team.plugins
+        name for item in names.split(",") if (name := item.strip()) and name not in own.team.plugins
     ]
     check_known(more)
     if not more:
-        return f"--plugins: {told} {'are' if ',' in told else 'is'} on already"
+        return f"--plugins: {names} {'are' if ',' in names else 'is'} on already"
     new = own.check(key, [*own.team.plugins, *dict.fromkeys(more)], project=None)
     write_setting(file, key, new, private=True, within=None)
-    return f"--plugins: team.plugins = {key.show(new)} in {file}; clients that are connected keep theirs"
+    return (
+        f"--plugins: team.plugins = {key.show(new)} in {file}; clients that are connected keep "
+        "theirs"
+    )
 
 
 def _write_project(*, mcp: bool, gitignore: bool, profile: str) -> tuple[list[str], list[str], str]:
-    """Write the project's files; gives their paths, what a person should know about them, and what
-    went wrong.
-    """
+    """Write the project's files; return their paths, notes for the user, and an error."""
     if not (mcp or gitignore):
         return [], [], ""
     here = Path.cwd().resolve()
@@ -203,7 +210,10 @@ def _write_project(*, mcp: bool, gitignore: bool, profile: str) -> tuple[list[st
         return (
             [],
             [
-                f"{root} is no project: .mcp.json and .gitignore were not written. Run it in a project's folder."
+                (
+                    f"{root} is no project: .mcp.json and .gitignore were not written. Run it "
+                    "in a project's folder."
+                )
             ],
             "",
         )
@@ -213,7 +223,8 @@ def _write_project(*, mcp: bool, gitignore: bool, profile: str) -> tuple[list[st
     home = find_home({**environment(), "CORTEX_PROFILE": ""}, Path.home())
     try:
         program = own_program()
-    except ConfigError:  # what starts this is in a cache, and will be gone
+    # The running program is in a cache that will be cleaned up.
+    except ConfigError:
         program = ""
     try:
         written = write_project_files(

@@ -1,10 +1,9 @@
-"""`cortex doctor`: whether all is well here, with a way out for what isn't, or why a file is or
-isn't in the index.
+"""`cortex doctor`: check the installation, and explain if and why a file is in the index.
 
-What is looked at is in `checks/`; this is the command and what it prints. `--fix` does only what
-can't lose anything: files that a killed process left, an outdated cortexd, permissions that are too
-wide, an index that can be built anew, a client's entry that leads nowhere. `--salvage` alone
-replaces a damaged home database, and keeps it.
+The checks are in `checks/`; this is the command and its output. `--fix` does only what can't lose
+data: it removes files of a killed process, ends an outdated cortexd, narrows permissions, rebuilds
+an index, and repairs a client's entry that leads nowhere. Only `--salvage` replaces a damaged home
+database, and keeps it.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ FACTS = (
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """A finding, and what was done about it."""
+    """A finding, and the outcome of its repair."""
 
     finding: Finding
     done: str = ""
@@ -54,7 +53,7 @@ class Settled:
 
     @property
     def open(self) -> bool:
-        """Whether it is still to be seen to."""
+        """True where it still needs attention."""
         return self.finding.level is not Level.OK and not self.done
 
 
@@ -80,27 +79,29 @@ def doctor(
         return _salvage(as_json)
     if path is not None and not path.is_dir():
         return _explain(path, as_json)
-    found = _workspaces(path)
-    settled = _settle(_check_machine(found), fix)
+    workspaces = _workspaces(path)
+    settled = _repair(_check_machine(workspaces), fix)
     facts = []
-    for one in found:
-        about, more = _examine(one, fix)
-        facts.append(about)
+    for target in workspaces:
+        index_facts, more = _examine(target, fix)
+        facts.append(index_facts)
         settled += more
     if as_json:
-        rest: dict[str, object] = {"findings": [_row(one) for one in settled]}
+        rest: dict[str, object] = {"findings": [_row(outcome) for outcome in settled]}
         print_json({**facts[0], **rest} if len(facts) == 1 else {"workspaces": facts, **rest})
     else:
-        for about in facts:
-            _print_facts(about)
+        for index_facts in facts:
+            _print_facts(index_facts)
         _print_findings(settled)
-    return 1 if any(one.open and one.finding.level is Level.ERROR for one in settled) else 0
+    return (
+        1
+        if any(outcome.open and outcome.finding.level is Level.ERROR for outcome in settled)
+        else 0
+    )
 
 
 def _workspaces(path: Path | None) -> tuple[Workspace, ...]:
-    """The folders to look at; none where there is no project, since the machine can be looked at
-    anywhere.
-    """
+    """Return the folders to check; none outside a project, where only the machine is checked."""
     try:
         return workspace.find([path] if path else [])
     except ConfigError as error:
@@ -109,8 +110,8 @@ def _workspaces(path: Path | None) -> tuple[Workspace, ...]:
         return ()
 
 
-def _check_machine(found: Sequence[Workspace]) -> Iterable[Finding]:
-    # Here, as 30 ms that no other command needs
+def _check_machine(workspaces: Sequence[Workspace]) -> Iterable[Finding]:
+    # Imported here: they take 30 ms that no other command needs.
     from cortex.interfaces.cli.checks.clients import check_clients
     from cortex.interfaces.cli.checks.cortexd import check_cortexd
     from cortex.interfaces.cli.checks.home import check_home
@@ -134,29 +135,29 @@ def _check_machine(found: Sequence[Workspace]) -> Iterable[Finding]:
     yield from check_home(settings)
     yield from check_sync()
     machine = Machine(Path.home(), this_system(), variables_of_others(VARIABLES))
-    yield from check_clients(machine, [one.root for one in found], person_home())
+    yield from check_clients(machine, [target.root for target in workspaces], person_home())
 
 
-def _examine(found: Workspace, fix: bool) -> tuple[dict[str, object], list[Settled]]:
-    """What there is to know of a workspace's index, and what was found."""
+def _examine(target: Workspace, fix: bool) -> tuple[dict[str, object], list[Settled]]:
+    """Return the facts about a workspace's index, and its findings."""
     from cortex.interfaces.cli.checks.index import check_index, unusable
     from cortex.interfaces.cli.checks.machine import check_disk, check_folder, check_watches
 
-    store = find_store(found.root, found.settings.home)
-    settled = _settle([check_disk(store), *check_folder(store, Path.home())], fix)
-    if found.settings.workspace.watch_files:
-        settled += _settle(check_watches(found.root), fix)
+    store = find_store(target.root, target.settings.home)
+    settled = _repair([check_disk(store), *check_folder(store, Path.home())], fix)
+    if target.settings.workspace.watch_files:
+        settled += _repair(check_watches(target.root), fix)
     try:
-        # No store only to say that there is none
+        # Creates no store only to report that there is none.
         unknown = not fix and not (store / STORE_NAME).exists()
-        with Engine(found.root, found.settings, in_memory=unknown, keep_damaged=True) as engine:
-            settled += _settle(check_index(engine), fix)
+        with Engine(target.root, target.settings, in_memory=unknown, keep_damaged=True) as engine:
+            settled += _repair(check_index(engine), fix)
             return _facts(engine, settled), settled
     except (StoreError, FileError) as error:
-        settled += _settle([unusable(found, error)], fix)
+        settled += _repair([unusable(target, error)], fix)
         facts: dict[str, object] = {**dict.fromkeys(FACTS)}
         facts |= {
-            "workspace": str(found.root),
+            "workspace": str(target.root),
             "store": str(store),
             "leftOut": [],
             "operations": [],
@@ -164,13 +165,13 @@ def _examine(found: Workspace, fix: bool) -> tuple[dict[str, object], list[Settl
         facts["secrets"] = {"leftOut": 0, "redacted": 0}
         return {
             **facts,
-            "warnings": list(found.settings.warnings),
+            "warnings": list(target.settings.warnings),
             "problems": _problems(settled),
         }, settled
 
 
 def _salvage(as_json: bool) -> int:
-    """Make a new database of a damaged one, and say what was saved."""
+    """Create a new database from a damaged one, and report the rescued rows."""
     from cortex.interfaces.assembly.recovery import salvage_home
     from cortex.interfaces.cli.checks.home import is_damaged
 
@@ -195,7 +196,8 @@ def _salvage(as_json: bool) -> int:
     say(f"✓ Saved {_counted(read)} from the damaged database, which is kept as {done.kept}")
     if snapshot:
         say(
-            f"  {_counted(filled)} more came from the snapshot {snapshot}; what you deleted since may be back"
+            f"  {_counted(filled)} more came from the snapshot {snapshot}; what you deleted "
+            "since may be back"
         )
     say("  Documents are read again in the background, or now with `cortex kb sync`.")
     return 0
@@ -208,8 +210,8 @@ def _counted(rows: Mapping[str, int]) -> str:
     return ", ".join(shown) or "nothing that you wrote"
 
 
-def _settle(findings: Iterable[Finding], fix: bool) -> list[Settled]:
-    """Repair what can be, if that is wanted."""
+def _repair(findings: Iterable[Finding], fix: bool) -> list[Settled]:
+    """Run the repairs of findings with `fix`."""
     settled = []
     for finding in findings:
         if not fix or finding.repair is None:
@@ -217,20 +219,22 @@ def _settle(findings: Iterable[Finding], fix: bool) -> list[Settled]:
             continue
         try:
             settled.append(Settled(finding, done=finding.repair()))
-        except Exception as error:  # the next one may succeed
+        # The next repair may succeed.
+        except Exception as error:
             settled.append(Settled(finding, failed=explained(error, "fixing it").message))
     return settled
 
 
 def _explain(path: Path, as_json: bool) -> int:
-    target = path.parent.resolve() / path.name  # a link itself, not what it points to
+    # For a link the link itself, not its target.
+    target = path.parent.resolve() / path.name
     indexed_root = _indexed_root(target)
-    (found,) = workspace.find(
+    (owner,) = workspace.find(
         [indexed_root or find_project_root(target.parent, Path.home()) or target.parent]
     )
-    # No store only to say so
-    with Engine(found.root, found.settings, in_memory=indexed_root is None) as engine:
-        relative = target.relative_to(found.root).as_posix()
+    # Creates no store only for this answer.
+    with Engine(owner.root, owner.settings, in_memory=indexed_root is None) as engine:
+        relative = target.relative_to(owner.root).as_posix()
         verdict, indexed = engine.explain(relative), engine.knows(relative)
     if not indexed and not os.path.lexists(target):
         raise FileError(
@@ -238,7 +242,7 @@ def _explain(path: Path, as_json: bool) -> int:
         )
     if as_json:
         print_json(
-            {"file": relative, "workspace": str(found.root), "indexed": indexed, "reason": verdict}
+            {"file": relative, "workspace": str(owner.root), "indexed": indexed, "reason": verdict}
         )
     else:
         say(f"{path}: {'in the index' if indexed else 'not in the index'} ({verdict})")
@@ -246,9 +250,7 @@ def _explain(path: Path, as_json: bool) -> int:
 
 
 def _indexed_root(target: Path) -> Path | None:
-    """The nearest folder around a file that has a store; a person's own one, for settings, is no
-    folder's.
-    """
+    """Return the nearest folder around a file that has a store; the home isn't one."""
     home = load(None, environment=environment()).home
     for folder in target.parents:
         store = find_store(folder, home)
@@ -258,7 +260,7 @@ def _indexed_root(target: Path) -> Path | None:
 
 
 def _facts(engine: Engine, settled: Sequence[Settled]) -> dict[str, object]:
-    """What there is to know of a store."""
+    """Return the facts about a store."""
     vitals = engine.vitals()
     return {
         "workspace": str(engine.root),
@@ -284,19 +286,23 @@ def _facts(engine: Engine, settled: Sequence[Settled]) -> dict[str, object]:
 
 
 def _problems(settled: Sequence[Settled]) -> list[str]:
-    return [one.finding.text for one in settled if one.open and one.finding.level is Level.ERROR]
+    return [
+        outcome.finding.text
+        for outcome in settled
+        if outcome.open and outcome.finding.level is Level.ERROR
+    ]
 
 
-def _row(one: Settled) -> dict[str, object]:
-    finding = one.finding
+def _row(outcome: Settled) -> dict[str, object]:
+    finding = outcome.finding
     return {
         "check": finding.check,
         "level": finding.level.value,
         "text": finding.text,
         "fix": finding.fix,
         "fixable": finding.repair is not None,
-        "done": one.done,
-        "failed": one.failed,
+        "done": outcome.done,
+        "failed": outcome.failed,
     }
 
 
@@ -306,7 +312,10 @@ def _print_facts(facts: Mapping[str, object]) -> None:
     left_out, secrets = facts["leftOut"], facts["secrets"]
     assert isinstance(left_out, list) and isinstance(secrets, dict)
     if any(secrets.values()):
-        counts = f"{secrets['leftOut']} files are left out, {secrets['redacted']} have some that answers redact"
+        counts = (
+            f"{secrets['leftOut']} files are left out, {secrets['redacted']} have some that "
+            "answers redact"
+        )
         say(f"{'secrets':12} {counts}")
     for skip in left_out[:LEFT_OUT_SHOWN]:
         say(f"left out     {skip['file']} ({skip['reason']})")
@@ -315,16 +324,18 @@ def _print_facts(facts: Mapping[str, object]) -> None:
 
 
 def _print_findings(settled: Sequence[Settled]) -> None:
-    for one in settled:
-        finding = one.finding
+    for outcome in settled:
+        finding = outcome.finding
         say(f"{finding.level.value:12} {finding.check}: {finding.text}")
-        if one.done:
-            say(f"{'':12} done: {one.done}")
-        elif one.failed:
-            say(f"{'':12} it could not be fixed: {one.failed}")
-        if one.open:
+        if outcome.done:
+            say(f"{'':12} done: {outcome.done}")
+        elif outcome.failed:
+            say(f"{'':12} it could not be fixed: {outcome.failed}")
+        if outcome.open:
             say(f"{'':12} fix: {finding.fix}")
-    left = sum(1 for one in settled if one.open)
-    fixable = sum(1 for one in settled if one.open and one.finding.repair and not one.failed)
+    left = sum(1 for outcome in settled if outcome.open)
+    fixable = sum(
+        1 for outcome in settled if outcome.open and outcome.finding.repair and not outcome.failed
+    )
     hint = f"; `cortex doctor --fix` sees to {fixable} of them" if fixable else ""
     say("no problems found" if not left else f"{left} problem{'s' if left > 1 else ''}{hint}")

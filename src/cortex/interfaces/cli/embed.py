@@ -1,4 +1,4 @@
-"""`cortex embed serve`: the configured embedder as a server that other programs can ask."""
+"""`cortex embed serve`: serve the configured embedder to other programs."""
 
 from __future__ import annotations
 
@@ -59,7 +59,10 @@ def serve(
     if embedder is None:
         raise ConfigError(
             "CONFIG_INVALID",
-            "no embedder is configured: indexing.embeddingProvider is none, or indexing.strategies leaves embeddings out",
+            (
+                "no embedder is configured: indexing.embeddingProvider is none, or "
+                "indexing.strategies leaves embeddings out"
+            ),
             context={"key": "indexing.embeddingProvider"},
         )
     from cortex.interfaces.transports.http.embed_api import serve_embedding
@@ -68,7 +71,8 @@ def serve(
         threading.Thread(target=_end_with_stdin, name="stdin", daemon=True).start()
 
     def ready(port: int) -> None:
-        stamp = embedder.connect()  # which it has done
+        # The embedder is connected already.
+        stamp = embedder.connect()
         address = f"http://{f'[{site.host}]' if ':' in site.host else site.host}:{port}"
         say(
             f"serving {stamp.provider} {stamp.model} at {address}; press Ctrl-C to stop", error=True
@@ -78,7 +82,7 @@ def serve(
 
 
 def _end_with_stdin() -> None:
-    """Whoever started this process holds the other end: it ends when that one does, however."""
+    """End this process when its parent closes the other end of stdin."""
     while sys.stdin.buffer.read(1024):
         pass
     os.kill(os.getpid(), signal.SIGTERM)

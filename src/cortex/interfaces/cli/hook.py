@@ -1,6 +1,4 @@
-"""`cortex hook`: the command as the command line knows it; what it does is in daemon/hook.py, which
-is reached without all this.
-"""
+"""`cortex hook`: the command line of hooks; daemon/hook.py implements it and starts faster."""
 
 from __future__ import annotations
 
@@ -13,7 +11,7 @@ from cortex.toolkit.terminal.options import ProfileOption
 
 
 class Event(StrEnum):
-    """When a client calls."""
+    """Event of a client's session."""
 
     SESSION_START = "session-start"
     STOP = "stop"

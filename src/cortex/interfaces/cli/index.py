@@ -1,4 +1,4 @@
-"""`cortex index`: bring a folder's index up to date, once or for as long as the command runs."""
+"""`cortex index`: bring a folder's index up to date, once or continuously."""
 
 from __future__ import annotations
 
@@ -22,11 +22,13 @@ from cortex.toolkit.terminal import workspace
 from cortex.toolkit.terminal.options import JsonFlag
 from cortex.toolkit.terminal.output import print_json, progress_bar, say
 
-if TYPE_CHECKING:  # it loads numpy, which few commands need
+# The exporter loads numpy, which few commands need.
+if TYPE_CHECKING:
     from cortex.families.chunkfiles.exporter import Exporter, Report
 
 WAKE_SECONDS = 0.5
-LOOK_SECONDS = 1.0  # for cortexd to say how it is
+# Time limit for the status of cortexd.
+LOOK_SECONDS = 1.0
 
 
 def index(
@@ -44,7 +46,10 @@ def index(
         bool,
         typer.Option(
             "--chunks",
-            help="Write chunk files, too, as `cortex chunks export` does; with --watch keep them current.",
+            help=(
+                "Write chunk files, too, as `cortex chunks export` does; with --watch keep them "
+                "current."
+            ),
         ),
     ] = False,
     as_json: JsonFlag = False,
@@ -52,8 +57,8 @@ def index(
     """Index a folder, or bring its index up to date."""
     with ExitStack() as stack:
         engines = [
-            stack.enter_context(Engine(found.root, found.settings))
-            for found in workspace.find([path] if path else [])
+            stack.enter_context(Engine(target.root, target.settings))
+            for target in workspace.find([path] if path else [])
         ]
         exporters = [open_exporter(engine) for engine in engines] if chunks else []
         reports, failed = [], None
@@ -61,9 +66,11 @@ def index(
             with progress_bar(not as_json) as progress:
                 reports.append((engine, engine.index(force=force, progress=progress)))
                 try:
-                    if not watch and engine.holds():  # who watches embeds in the background
+                    # With --watch the embedding happens in the background.
+                    if not watch and engine.holds():
                         engine.embedding.embed(progress=progress, cancel=Cancel())
-                except CortexError as error:  # all else is done, and is told first
+                # Raised after the reports of the completed steps.
+                except CortexError as error:
                     failed = error
         exports = _export(exporters, as_json)
         if as_json:
@@ -115,23 +122,31 @@ def _show(engine: Engine, report: IndexReport) -> None:
 
 
 def _not_embedded(engine: Engine) -> str:
-    """Why another process that holds the project won't embed it as the settings say; empty where it
-    does, or nothing is left.
+    """Explain why the process that holds the project won't embed it as configured.
+
+    Empty where it does, or nothing is left to embed.
     """
     state = engine.embedding.status()
     if state is None or state.share == 1 or engine.holds():
         return ""
     holder = engine.store.lease.holder()
-    start = f"{engine.root} is not fully embedded by {state.provider}: process {holder} has it open, and only that one writes"
+    start = (
+        f"{engine.root} is not fully embedded by {state.provider}: process {holder} has it "
+        "open, and only that one writes"
+    )
     cortexd = look(meet(None), LOOK_SECONDS)
     if cortexd.pid != holder:
-        return f"{start}, as files and its own variables say; if it doesn't follow them, restart the client whose server it is"
+        return (
+            f"{start}, as files and its own variables say; if it doesn't follow them, restart "
+            "the client whose server it is"
+        )
     for project in rows(cortexd.status.get("projects")):
-        told = project.get("embedding")
-        if project.get("root") != str(engine.root) or not isinstance(told, Mapping):
+        embedding = project.get("embedding")
+        if project.get("root") != str(engine.root) or not isinstance(embedding, Mapping):
             continue
-        if told.get("provider") == state.provider:  # it is at it, and `cortex status` says how far
-            return f"{start}: {told['problem']}" if told.get("problem") else ""
+        # That process is embedding; `cortex status` shows its progress.
+        if embedding.get("provider") == state.provider:
+            return f"{start}: {embedding['problem']}" if embedding.get("problem") else ""
     return f"{start}, as files say: `cortex models use {state.provider}` writes that into one"
 
 
@@ -144,18 +159,19 @@ def _export(exporters: Sequence[Exporter], as_json: bool) -> list[Report]:
 
 
 def _watch(engines: Sequence[Engine], exporters: Sequence[Exporter], as_json: bool) -> None:
-    """Follow changes until a signal; that is how it is meant to end, so it is no error."""
+    """Follow changes until a signal, which is the normal end and no error."""
     from cortex.engine.auto_indexer import AutoIndexer
 
     keepers = [AutoIndexer(engine) for engine in engines]
     stopped = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stopped.set())
+    for signum in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(signum, lambda *_: stopped.set())
     if not as_json:
         print("watching; press Ctrl-C to stop", flush=True)
     followed = [Following(exporter) for exporter in exporters]
-    while not stopped.wait(WAKE_SECONDS):  # a wait without end would not notice Ctrl-C on Windows
-        for one in followed:
-            one.look()
+    # A wait without a timeout would not notice Ctrl-C on Windows.
+    while not stopped.wait(WAKE_SECONDS):
+        for following in followed:
+            following.look()
     for keeper in keepers:
         keeper.close()

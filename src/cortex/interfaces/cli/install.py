@@ -1,8 +1,6 @@
-"""`cortex install` and `cortex uninstall`: connect clients, disconnect them, and remove everything
-of ours from a machine.
+"""`cortex install` and `cortex uninstall`: connect and disconnect clients.
 
-Knows argv, questions and what is printed; which files change, and how, is in
-`cortex.interfaces.install`.
+Knows arguments, prompts and output; `cortex.interfaces.install` changes the files.
 """
 
 from __future__ import annotations
@@ -26,18 +24,19 @@ from cortex.interfaces.assembly.families import OF_PROJECTS, check_families
 from cortex.toolkit.terminal.options import JsonFlag, check_profile
 from cortex.toolkit.terminal.output import ask, decline, print_json, say
 
-if TYPE_CHECKING:  # 30 ms that no other command needs
+# Importing these takes 30 ms that no other command needs.
+if TYPE_CHECKING:
     from cortex.interfaces.install.clients import Client, Machine
     from cortex.interfaces.install.plans import Edit
     from cortex.interfaces.install.uninstall_scan import Traces
 
-# Folders of uv's cache, which it empties
+# Folders of uv's cache, which uv cleans up.
 TEMPORARY = ("archive-v0", "environments-v2", "builds-v0")
 DONE = {"created": "made", "updated": "changed", "removed": "removed", "unchanged": "as it was"}
 
 
 class Scope(StrEnum):
-    """For whom an entry counts: a person in all projects, or all people in one project."""
+    """Scope of an entry: one user in all projects, or all users of one project."""
 
     USER = "user"
     PROJECT = "project"
@@ -103,7 +102,7 @@ def install_clients(
 
     machine, home = _machine(), person_home()
     root = _root(scope)
-    chosen = [find_client(name) for name in clients or ()] or _found(machine, root)
+    chosen = [find_client(name) for name in clients or ()] or _installed_clients(machine, root)
     if scope is Scope.USER and not workspaces and _serve_projects(families or ""):
         chosen = _without_homeless(chosen)
     command, note = (
@@ -133,10 +132,11 @@ def install_clients(
     if dry_run:
         _print_plan(edits, scope, as_json)
         return
-    # All before the first is written: all are changed or none
+    # All are renewed before the first is written, so that all are changed or none.
     edits = [renew(edit) for edit in _choose(edits, yes)]
     backups = [install(edit, home) for edit in edits]
-    if name:  # so that it is there before the client is
+    # The profile has to exist before the client starts.
+    if name:
         ensure_store_dir(home / PROFILES / name)
     if as_json:
         print_json({"scope": scope.value, "dryRun": False, "changes": _rows(edits, backups)})
@@ -149,21 +149,25 @@ def install_clients(
 
 
 def _serve_projects(families: str) -> bool:
-    """Whether an entry for these families needs a project to serve."""
+    """True where an entry for these families needs a project to serve."""
     names = _families(families)
     return not names or not OF_PROJECTS.isdisjoint(names)
 
 
 def _without_homeless(clients: Sequence[Client]) -> list[Client]:
-    """The clients without those that start servers outside of every project: their entry would have
-    nothing to serve.
+    """Leave out clients that start servers outside of every project.
 
-    Raises: ConfigError WORKSPACE_MISSING, where no other is left.
+    Their entry would have nothing to serve.
+
+    Raises: ConfigError WORKSPACE_MISSING, where no other client is left.
     """
     skipped = [client for client in clients if client.homeless]
     if not skipped:
         return list(clients)
-    titles, names = ", ".join(one.title for one in skipped), " ".join(one.name for one in skipped)
+    titles, names = (
+        ", ".join(client.title for client in skipped),
+        " ".join(client.name for client in skipped),
+    )
     command = f"cortex install {names} --workspace FOLDER [--workspace FOLDER ...]"
     why = f"{titles} {'start' if len(skipped) > 1 else 'starts'} servers outside of your projects"
     left = [client for client in clients if not client.homeless]
@@ -177,9 +181,9 @@ def _without_homeless(clients: Sequence[Client]) -> list[Client]:
 
 
 def _choose(edits: Sequence[Edit], yes: bool) -> list[Edit]:
-    """The edits that a person wants, each shown as a diff; all with `yes`.
+    """Let the user choose edits, each shown as a diff; all with `yes`.
 
-    Raises: InputError, where there is no terminal; typer.Exit, where none is wanted.
+    Raises: InputError without a terminal; typer.Exit where none is chosen.
     """
     changing = [edit for edit in edits if edit.action != "unchanged"]
     if yes or not changing:
@@ -231,7 +235,7 @@ def uninstall_clients(
     if root is not None and not clients:
         edits += plan_ignore_removals(home, failed, root)
     if not dry_run:
-        _ask(edits, yes, as_json)
+        _confirm_edits(edits, yes, as_json)
         edits = [renew(edit) for edit in edits]
         uninstall(edits, home)
     if as_json:
@@ -243,22 +247,24 @@ def uninstall_clients(
         _print_rows(edits)
     else:
         say("nothing to remove")
-    return _tell_failures(failed, as_json)
+    return _print_failures(failed, as_json)
 
 
 def _remove_everything(
     machine: Machine, home: Path, *, dry_run: bool, yes: bool, as_json: bool
 ) -> int:
-    """Show everything of ours, ask, end cortexd, and remove it."""
+    """Show everything of ours, ask, stop cortexd, and remove it."""
     from cortex.interfaces.daemon import control
     from cortex.interfaces.install.uninstall_scan import find_profiles, find_traces, remove_traces
 
     here = find_project_root(Path.cwd(), machine.home)
     projects = [here] if here else []
     homes = (home, *find_profiles(home))
-    warnings = _warnings(homes)  # first: reading leaves files
-    for one in homes:  # a profile knows projects of its own
-        projects += [*known_projects(one), *_open_projects(one)]
+    # Before the search for traces, since reading the homes leaves files.
+    warnings = _warnings(homes)
+    # Every profile has projects of its own.
+    for profile_home in homes:
+        projects += [*known_projects(profile_home), *_open_projects(profile_home)]
     traces = find_traces(
         machine, home, projects, [Path(place) for place in control.places(str(home))]
     )
@@ -272,43 +278,50 @@ def _remove_everything(
         failed = remove_traces(traces, home, lambda: _stop_cortexd(home))
     if as_json:
         places = [
-            {"kind": one.kind, "path": str(one.path), "bytes": one.bytes} for one in traces.places
+            {"kind": trace.kind, "path": str(trace.path), "bytes": trace.bytes}
+            for trace in traces.places
         ]
         body = {"dryRun": dry_run, "changes": _rows(traces.edits), "removed": places}
-        print_json({**body, "kept": [str(one) for one in traces.kept], "failed": failed})
+        print_json({**body, "kept": [str(folder) for folder in traces.kept], "failed": failed})
     elif not dry_run:
         say(
-            "What is left is the program itself: pip uninstall cortex-context (or uv tool uninstall).",
+            (
+                "What is left is the program itself: pip uninstall cortex-context (or uv tool "
+                "uninstall)."
+            ),
             error=True,
         )
-    return _tell_failures(failed, as_json)
+    return _print_failures(failed, as_json)
 
 
 def _warnings(homes: Sequence[Path]) -> list[str]:
-    """What a person should know of these homes before they go."""
+    """Return warnings about data that is removed with these homes."""
     from cortex.engine.library import has_own_memories, has_records, has_unsent
     from cortex.families.team.commands.sync_status import server_of
 
-    told: list[str] = []
+    warnings: list[str] = []
     if any(map(has_own_memories, homes)):
-        told.append(
+        warnings.append(
             "Your own memories are among this, and nothing brings them back: keep them first with "
             "`cortex memory export --state any -o FILE`."
         )
     if any(map(has_records, homes)):
-        told.append(
-            "What your team keeps (`cortex status` counts it) is among this, and nothing brings it back."
+        warnings.append(
+            "What your team keeps (`cortex status` counts it) is among this, and nothing "
+            "brings it back."
         )
     if any(map(has_unsent, homes)):
-        told.append("Not all of what you wrote there has reached the Core: `cortex sync` sends it.")
+        warnings.append(
+            "Not all of what you wrote there has reached the Core: `cortex sync` sends it."
+        )
     servers = dict.fromkeys(server for home in homes if (server := server_of(home)))
-    return told + [
+    return warnings + [
         f"The token for {server} counts until it is revoked there." for server in servers
     ]
 
 
 def _open_projects(home: Path) -> list[Path]:
-    """The projects that cortexd has open, where one runs."""
+    """Return the projects that a running cortexd has open."""
     from cortex.base.runtime.rendezvous import meet_at
     from cortex.interfaces.cli.status import rows
     from cortex.interfaces.daemon import control
@@ -326,9 +339,9 @@ def _stop_cortexd(home: Path) -> None:
         raise NetworkError("CORTEXD_UNAVAILABLE", f"{error}; nothing was removed") from error
 
 
-def _tell_failures(failed: Sequence[str], as_json: bool) -> int:
-    for one in failed if not as_json else ():
-        say(f"not changed: {one}", error=True)
+def _print_failures(failed: Sequence[str], as_json: bool) -> int:
+    for message in failed if not as_json else ():
+        say(f"not changed: {message}", error=True)
     return 1 if failed else 0
 
 
@@ -340,7 +353,7 @@ def _machine() -> Machine:
 
 
 def person_home() -> Path:
-    """Cortex's home, that of no profile: what was installed was installed for the person."""
+    """Return Cortex's home without a profile: clients are installed for the user."""
     return find_home({**environment(), "CORTEX_PROFILE": ""}, Path.home())
 
 
@@ -355,21 +368,24 @@ def _root(scope: Scope) -> Path | None:
     return root
 
 
-def _found(machine: Machine, root: Path | None) -> list[Client]:
+def _installed_clients(machine: Machine, root: Path | None) -> list[Client]:
     from cortex.interfaces.install.clients import CLIENTS, is_installed
 
-    found = [client for client in CLIENTS if is_installed(client, machine)]
+    installed = [client for client in CLIENTS if is_installed(client, machine)]
     if root is not None:
-        found = [client for client in found if client.project]
-    if not found:
+        installed = [client for client in installed if client.project]
+    if not installed:
         known = ", ".join(client.name for client in CLIENTS)
         raise InputError("ARGUMENT_INVALID", f"no client was found here; name one: {known}")
-    return found
+    return installed
 
 
-def _profile(told: str | None) -> str:
-    """The profile that was named, here or for the whole command. Raises: ConfigError."""
-    name = told if told is not None else environment().get("CORTEX_PROFILE", "")
+def _profile(given: str | None) -> str:
+    """Return the profile given here or for the whole command.
+
+    Raises: ConfigError.
+    """
+    name = given if given is not None else environment().get("CORTEX_PROFILE", "")
     find_home({**environment(), "CORTEX_PROFILE": name}, Path.home())
     return name
 
@@ -399,46 +415,50 @@ def _workspaces(paths: Sequence[Path], scope: Scope) -> list[str]:
 def _project_command(
     clients: Sequence[Client], machine: Machine, root: Path, *, hooks: bool
 ) -> tuple[str, str]:
-    """The command for a project's entries, and what a person should know about it."""
+    """Return the command for a project's entries, and a note for the user."""
     from cortex.interfaces.install.clients import entry_file, hooks_file
     from cortex.interfaces.install.project_files import project_command
 
-    found = [entry_file(client, machine, root) for client in clients]
-    found += [hooks_file(client, machine, root) for client in clients] if hooks else []
+    files = [entry_file(client, machine, root) for client in clients]
+    files += [hooks_file(client, machine, root) for client in clients] if hooks else []
     try:
         program = own_program()
-    except ConfigError:  # what starts this is in a cache, and will be gone
+    # The running program is in a cache that will be cleaned up.
+    except ConfigError:
         program = ""
     return project_command(
-        root, list(dict.fromkeys(file for file in found if file is not None)), program
+        root, list(dict.fromkeys(file for file in files if file is not None)), program
     )
 
 
 def own_program() -> str:
-    """The full path of the command: programs with windows don't have a terminal's PATH."""
+    """Return the full path of the command: graphical programs lack a terminal's PATH."""
     name = "cortex.exe" if os.name == "nt" else "cortex"
     beside = Path(sysconfig.get_path("scripts"), name)
-    found = str(beside) if beside.is_file() else shutil.which("cortex")
-    if found is None:
+    program = str(beside) if beside.is_file() else shutil.which("cortex")
+    if program is None:
         raise ConfigError(
             "CONFIG_INVALID",
             "the command cortex was not found",
             instead=(
-                "Install the package for good: uv tool install cortex-context. Then run cortex install.",
+                (
+                    "Install the package for good: uv tool install cortex-context. Then run "
+                    "cortex install."
+                ),
             ),
         )
-    if any(part in TEMPORARY for part in Path(found).parts):
+    if any(part in TEMPORARY for part in Path(program).parts):
         raise ConfigError(
             "CONFIG_INVALID",
-            f"{found} is in a cache and will be gone",
+            f"{program} is in a cache and will be gone",
             instead=(
                 "Install it for good: uv tool install cortex-context. Then run cortex install.",
             ),
         )
-    return os.path.abspath(found)
+    return os.path.abspath(program)
 
 
-def _ask(edits: Sequence[Edit], yes: bool, as_json: bool) -> None:
+def _confirm_edits(edits: Sequence[Edit], yes: bool, as_json: bool) -> None:
     changing = [edit for edit in edits if edit.action != "unchanged"]
     if not changing:
         return
@@ -451,7 +471,7 @@ def _ask(edits: Sequence[Edit], yes: bool, as_json: bool) -> None:
 def _confirm(question: str, yes: bool) -> None:
     """Ask on a terminal.
 
-    Raises: InputError, where there is none; typer.Exit for a no.
+    Raises: InputError without a terminal; typer.Exit for a no.
     """
     if yes:
         return
@@ -494,8 +514,9 @@ def _print_rows(edits: Sequence[Edit]) -> None:
 def _rows(
     edits: Sequence[Edit], backups: Sequence[Path | None] = (), *, diffs: bool = False
 ) -> list[dict[str, object]]:
-    """For programs; a diff only where it was asked for, since the lines around ours may hold other
-    programs' keys.
+    """Return the changes for JSON output.
+
+    Diffs are included only on request, since the lines around ours may hold keys of other programs.
     """
     padded = [*backups, *([None] * (len(edits) - len(backups)))]
     return [
@@ -513,7 +534,8 @@ def _rows(
 def _print_traces(traces: Traces) -> None:
     for edit in traces.edits:
         say(
-            f"{_titles(edit)}: {edit.file}: {'goes' if edit.after is None else 'without what is ours'}"
+            f"{_titles(edit)}: {edit.file}: "
+            f"{'goes' if edit.after is None else 'without what is ours'}"
         )
     for place in traces.places:
         say(f"{place.kind}: {place.path} ({place.bytes:,} bytes)")
@@ -521,5 +543,6 @@ def _print_traces(traces: Traces) -> None:
         say("nothing of Cortex is here")
     for folder in traces.kept:
         say(
-            f"stays: {folder}, of a Core that is served from here; once its team has a backup, delete it by hand"
+            f"stays: {folder}, of a Core that is served from here; once its team has a "
+            "backup, delete it by hand"
         )

@@ -1,8 +1,8 @@
 """`cortex mcp`: serve tools to an agent, on stdio or over HTTP.
 
-Usually the front end in daemon/shim.py has carried the command line to cortexd before anything here
-is loaded; then the same is opened there, for the client with its own folder and variables. With
---no-sidecar it is served from this process.
+Usually the shim in daemon/shim.py has passed the command line to cortexd before anything here is
+loaded; cortexd then opens the same for the client, with its folder and variables. With --no-sidecar
+it is served from this process.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from cortex.toolkit.terminal.options import ProfileOption
 from cortex.toolkit.terminal.output import say
 from cortex.toolkit.tool import Family
 
-if TYPE_CHECKING:  # the SDK is loaded once stdout is claimed
+# The SDK is loaded once stdout is claimed.
+if TYPE_CHECKING:
     pass
 
 
@@ -74,37 +75,38 @@ def mcp(
     from cortex.interfaces.transports.mcp.std_streams import claim
 
     check_families(families or ())
-    stdio = None if http else claim()  # before anything can write to stdout
+    # Before any code can write to stdout.
+    stdio = None if http else claim()
     variables = environment() | ({"CORTEX_PROFILE": profile} if profile else {})
-    asked = ask(families or (), workspaces or [], variables, Path.cwd())
-    logging.getLogger().setLevel(log_level(asked).upper())
-    site = http_site(http, asked)
-    identity = identity_of(asked, tool_names)
+    request = ask(families or (), workspaces or [], variables, Path.cwd())
+    logging.getLogger().setLevel(log_level(request).upper())
+    site = http_site(http, request)
+    identity = identity_of(request, tool_names)
     if site is not None:
         from cortex.interfaces.transports.http.mcp_site import serve_http, serving
 
         return serve_http(
-            _open(asked, read_only),
+            _open(request, read_only),
             site,
             ready=lambda port: say(serving(site, port), error=True),
             identity=identity,
         )
     from cortex.interfaces.transports.mcp.stdio import serve_stdio
 
-    return serve_stdio(_open(asked, read_only), stdio, identity)
+    return serve_stdio(_open(request, read_only), stdio, identity)
 
 
-def _open(asked: ServeRequest, read_only: bool) -> list[Family]:
+def _open(request: ServeRequest, read_only: bool) -> list[Family]:
     families, left_out = open_families(
-        asked, SharedResources(engine_pool(keep=True), ChunkIndexPool()), read_only=read_only
+        request, SharedResources(engine_pool(keep=True), ChunkIndexPool()), read_only=read_only
     )
-    for warning in (*asked.warnings, *left_out):
+    for warning in (*request.warnings, *left_out):
         say(f"warning: {warning}", error=True)
     return families
 
 
 def read_arguments(arguments: Sequence[str]) -> Mapping[str, Any]:
-    """What a command line of `cortex mcp` says, by the parameters of `mcp`.
+    """Parse a command line of `cortex mcp` into the parameters of `mcp`.
 
     Raises: click's UsageError.
     """

@@ -1,8 +1,7 @@
-"""`cortex models list|use`: which embedders there are, which one a project uses and how far it is,
-and what another one would take.
+"""`cortex models list|use`: the embedders, the one in use, and the cost of another one.
 
-What runs on this machine is measured on some chunks of the project; of what is sent to a server,
-requests and tokens are counted. No server is asked without `--check`.
+Embedders on this machine are measured on some chunks of the project; for a server, requests and
+tokens are estimated. No server is contacted without `--check`.
 """
 
 from __future__ import annotations
@@ -35,19 +34,20 @@ app = typer.Typer(
 )
 
 PROVIDERS = ("local", "onnx", "openai", "ollama", "cortex-embed")
-HERE = ("local", "onnx")  # those that run in our own process
+# Providers that run in our own process.
+HERE = ("local", "onnx")
 MODEL_KEYS = {"openai": "providers.openai.model", "ollama": "providers.ollama.model"}
-SAMPLE = {"local": 256, "onnx": 12}  # chunks that are embedded to see how long that takes
+# Chunks that are embedded to measure the time.
+SAMPLE = {"local": 256, "onnx": 12}
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What embedding a project takes; seconds of what runs here, requests and tokens of what is
-    sent.
-    """
+    """Cost of embedding a project: seconds locally, requests and tokens for a server."""
 
     chunks: int
-    kept: int  # of these, those whose vectors are there already
+    # Chunks that have a vector already.
+    kept: int
     seconds: float | None = None
     requests: int | None = None
     tokens: int | None = None
@@ -61,11 +61,16 @@ class ModelChoice:
     used: bool
     model: str
     dimensions: int
-    address: str  # "" where it runs in our own process
-    leaves: bool  # whether texts go beyond this machine
-    key: bool | None  # whether there is one; None where none is needed
-    problem: str  # why it can't be used, as far as that was looked at
-    fix: tuple[str, ...]  # what helps against it
+    # Empty for an embedder in our own process.
+    address: str
+    # True where texts leave this machine.
+    leaves: bool
+    # True where there is an API key; None where none is needed.
+    key: bool | None
+    # The reason why it can't be used, as far as it was checked.
+    problem: str
+    # Suggestions against the problem.
+    fix: tuple[str, ...]
     estimate: Estimate | None
 
 
@@ -80,7 +85,7 @@ def list_models(
     """Show the embedders, the one that is used, and what each would take for the project here."""
     settings = load_settings(path)
     with _project(settings) as engine:
-        choices = [_look(provider, settings, engine, check) for provider in PROVIDERS]
+        choices = [_inspect(provider, settings, engine, check) for provider in PROVIDERS]
         choices.append(_words_only(settings))
         state = engine.embedding.status() if engine else None
     if as_json:
@@ -133,22 +138,22 @@ def use_model(
     done = change(wanted, project=project, path=path)
     settings = load_settings(path)
     with _project(settings) as engine:
-        choice = _look(name, settings, engine, check=False) if name != "none" else None
+        choice = _inspect(name, settings, engine, check=False) if name != "none" else None
         notes = _notes(name, choice, settings, engine)
-    changed = [key for one in done for key in one.changed_keys]
+    changed = [key for setting in done for key in setting.changed_keys]
     if as_json:
         body = {"provider": name, "file": str(done[0].file), "changedKeys": changed, "notes": notes}
         print_json({**body, "model": asdict(choice) if choice else None})
         return
-    for one in done:
-        say_change(one)
+    for setting in done:
+        say_change(setting)
     for note in notes:
         say(note)
 
 
 @contextmanager
 def _project(settings: Settings) -> Iterator[Engine | None]:
-    """The engine of the project that the settings are of, None where there is none that is indexed."""
+    """Open the engine of the project of these settings; None where none is indexed."""
     root = settings.root
     if root is None or not (find_store(root, settings.home) / STORE_NAME).exists():
         yield None
@@ -157,21 +162,22 @@ def _project(settings: Settings) -> Iterator[Engine | None]:
             yield engine
 
 
-def _look(provider: str, settings: Settings, engine: Engine | None, check: bool) -> ModelChoice:
-    """What there is to know of an embedder; one that runs here is loaded and tried, a server is
-    asked only where that is wanted.
-    """
+def _inspect(provider: str, settings: Settings, engine: Engine | None, check: bool) -> ModelChoice:
+    """Describe an embedder; a local one is loaded and measured, a server only with `check`."""
     away = leaves(provider, settings)
     embedder = (
         None
         if away and settings.server.local_only
-        else open_embedder(_choosing(provider, settings))
+        else open_embedder(_with_provider(provider, settings))
     )
     stamp, problem, fix, seconds = None, "", (), None
     if embedder is None and away and settings.server.local_only:
         problem = "server.localOnly is on, so `local` takes its place"
         fix = (
-            f"Choose a server on this machine, or turn it off in: {settings.origin('server.localOnly')}.",
+            (
+                "Choose a server on this machine, or turn it off in: "
+                f"{settings.origin('server.localOnly')}."
+            ),
         )
     elif embedder is None:
         problem = "indexing.strategies leaves embeddings out"
@@ -180,7 +186,7 @@ def _look(provider: str, settings: Settings, engine: Engine | None, check: bool)
             stamp = embedder.connect()
             seconds = _measure(embedder, provider, engine)
         except CortexError as error:
-            # The last one is that of every such error
+            # The last suggestion is the general one of the error code.
             problem, fix = error.message, error.suggestions[:-1]
     stamp = stamp or (embedder.stamp if embedder else None)
     if embedder is not None:
@@ -199,7 +205,7 @@ def _look(provider: str, settings: Settings, engine: Engine | None, check: bool)
         dimensions=stamp.dimensions if stamp else 0,
         address=address,
         leaves=away,
-        # A server on this machine seldom wants one
+        # A server on this machine seldom needs a key.
         key=None if key is None or not (key or away) else bool(key),
         problem=problem,
         fix=fix,
@@ -210,21 +216,21 @@ def _look(provider: str, settings: Settings, engine: Engine | None, check: bool)
 
 
 def _words_only(settings: Settings) -> ModelChoice:
-    """The choice to have no embedder."""
+    """Return the choice without an embedder."""
     used = settings.indexing.embedding_provider == "none"
     return ModelChoice(
         "none", used, "", 0, "", leaves=False, key=None, problem="", fix=(), estimate=None
     )
 
 
-def _choosing(provider: str, settings: Settings) -> Settings:
-    """The settings, but for who embeds."""
+def _with_provider(provider: str, settings: Settings) -> Settings:
+    """Return the settings with another embedding provider."""
     indexing = settings.indexing.model_copy(update={"embedding_provider": provider})
     return settings.model_copy(update={"indexing": indexing})
 
 
 def _measure(embedder: Embedder, provider: str, engine: Engine | None) -> float | None:
-    """Seconds for one chunk of the project; None where nothing was measured."""
+    """Return the seconds per chunk; None where nothing was measured."""
     texts = list(_sample(engine, SAMPLE[provider])) if engine and provider in SAMPLE else []
     if not texts:
         return None
@@ -235,7 +241,7 @@ def _measure(embedder: Embedder, provider: str, engine: Engine | None) -> float 
 
 
 def _sample(engine: Engine, count: int) -> Iterator[str]:
-    """Texts of some chunks, from all over the project."""
+    """Yield texts of some chunks, spread over the project."""
     lookup = engine.store.lookup
     docs = list(lookup.docs(engine.source.id))
     for doc in docs[:: max(1, len(docs) // count)][:count]:
@@ -250,7 +256,7 @@ def _estimate(
 ) -> Estimate:
     counts, sets = engine.store.counts(engine.source.id), engine.store.indexes.sets
     made = stamp is not None and any(
-        one.stamp == stamp for one in sets.on_disk() if one is not None
+        vectors.stamp == stamp for vectors in sets.on_disk() if vectors is not None
     )
     chunks, kept = sets.count(), sets.embedded(stamp) if stamp and made else 0
     for known, _, _ in engine.store.paid.models():
@@ -282,12 +288,12 @@ def _describe(choice: ModelChoice) -> list[str]:
     if choice.problem:
         parts.append(choice.problem)
     elif choice.estimate is not None:
-        parts.append(_takes(choice.estimate))
+        parts.append(_format_estimate(choice.estimate))
     return parts
 
 
-def _takes(estimate: Estimate) -> str:
-    """What embedding will take, for people."""
+def _format_estimate(estimate: Estimate) -> str:
+    """Format an estimate for people."""
     if estimate.kept >= estimate.chunks > 0:
         return f"nothing: the vectors of all {estimate.chunks:,} chunks are there"
     if estimate.requests is not None:
@@ -303,7 +309,7 @@ def _takes(estimate: Estimate) -> str:
 def _notes(
     name: str, choice: ModelChoice | None, settings: Settings, engine: Engine | None
 ) -> list[str]:
-    """What will happen now."""
+    """Return notes about the effect of the choice."""
     if choice is None:
         return ["search goes by words from now on"]
     notes = []
@@ -311,13 +317,14 @@ def _notes(
         return [f"it can't be used yet: {choice.problem}", *choice.fix]
     if choice.key is False:
         notes.append(
-            "there is no key for it: set CODEINDEX_OPENAI_API_KEY, or providers.openai.apiKey in your own file"
+            "there is no key for it: set CODEINDEX_OPENAI_API_KEY, or "
+            "providers.openai.apiKey in your own file"
         )
     if choice.leaves:
         notes.append(f"the text of every chunk is sent to {choice.address}")
     if engine is None or choice.estimate is None:
         return [*notes, "a project is embedded when it is indexed"]
-    notes.append(f"embedding takes {_takes(choice.estimate)}")
+    notes.append(f"embedding takes {_format_estimate(choice.estimate)}")
     if engine.store.lease.holder() and not engine.holds():
         how = "in the background by the server that has this project open"
     elif name == "local":
@@ -342,7 +349,8 @@ def _print_state(settings: Settings, state: EmbeddingState | None) -> None:
     name = f"{state.provider} {state.model}".strip()
     answering = f"{state.answering} answers" if state.answering else "words answer"
     say(
-        f"{settings.root}: {state.share:.0%} of {state.chunks:,} chunks embedded by {name}; {answering}"
+        f"{settings.root}: {state.share:.0%} of {state.chunks:,} chunks embedded by {name}; "
+        f"{answering}"
     )
     if state.problem:
         say(f"  {state.problem}")

@@ -1,7 +1,6 @@
-"""What is the person's own, for `cortex mcp status`: documents, memories and records, how many
-there are and whether they can be searched.
+"""The user's documents, memories and records for `cortex status` and `cortex mcp status`.
 
-Only reads.
+Read-only.
 """
 
 from __future__ import annotations
@@ -14,11 +13,12 @@ from cortex.families.memory.commands.render import counted
 from cortex.toolkit.terminal.library import settings_of
 from cortex.toolkit.terminal.output import many, rows, say
 
-MAX_DRAFTS = 1_000  # that are counted
+# Drafts that are counted at most.
+MAX_DRAFTS = 1_000
 
 
 def documents(profile: str | None) -> dict[str, object]:
-    """The person's sources of documents, and how they can be searched; the library is only read."""
+    """Describe the user's document sources, and how they can be searched."""
     from cortex.engine.library import Library, has_folders
     from cortex.families.documents.status import overview_of, states_of
 
@@ -45,7 +45,7 @@ def documents(profile: str | None) -> dict[str, object]:
 
 
 def memories(profile: str | None) -> dict[str, object]:
-    """The databases that memories are read from, how many each has, and how far they are indexed."""
+    """Describe the databases of memories: their size, and how far they are indexed."""
     from cortex.engine.library import Library, has_own_memories
     from cortex.engine.store import OWN, STORE_NAME, MemoryFilter
     from cortex.families.memory.databases import databases
@@ -56,32 +56,33 @@ def memories(profile: str | None) -> dict[str, object]:
     if not (settings.home / STORE_NAME).is_file():
         return {
             "own": 0,
-            "databases": [{"path": str(one.path), "memories": None} for one in present],
+            "databases": [{"path": str(database.path), "memories": None} for database in present],
             "waiting": None,
         }
     try:
         with Library(settings, read_only=True) as library:
             count = library.store.remembered.count
             own = count(MemoryFilter(origins=(OWN,))) if has_own_memories(settings.home) else 0
-            found = [
-                {"path": str(one.path), "memories": count(MemoryFilter(origins=(one.origin,)))}
-                for one in present
+            counts = [
+                {
+                    "path": str(database.path),
+                    "memories": count(MemoryFilter(origins=(database.origin,))),
+                }
+                for database in present
             ]
             state = copied(library)
     except CortexError as error:
         return {
             "own": None,
-            "databases": [{"path": str(one.path)} for one in present],
+            "databases": [{"path": str(database.path)} for database in present],
             "problem": error.message,
         }
-    body: dict[str, object] = {"own": own, "databases": found, "waiting": state.left}
+    body: dict[str, object] = {"own": own, "databases": counts, "waiting": state.left}
     return {**body, "problem": "; ".join(state.problems)} if state.problems else body
 
 
 def records(profile: str | None) -> dict[str, object]:
-    """How many records of each kind there are, those that the Core doesn't have, and the drafts
-    that the person may decide about.
-    """
+    """Count the records by kind, those missing at the Core, and the drafts to decide about."""
     from cortex.base.actors import person
     from cortex.base.record_model import FOUND_KINDS, RecordFilter
     from cortex.engine.library import Library, has_records
@@ -101,9 +102,11 @@ def records(profile: str | None) -> dict[str, object]:
             waiting = len(listed(library, (PENDING,), MAX_DRAFTS)) if decides else 0
             # A store of an older version has no outbox to look at.
             absent = library.store.outbox.absent() if library.store.truth.get(URL) else {}
-            found = library.store.recorded.get(absent)
+            absent_records = library.store.recorded.get(absent)
             reasons = [
-                absent[number] for number, record in found.items() if record.kind in FOUND_KINDS
+                absent[record_id]
+                for record_id, record in absent_records.items()
+                if record.kind in FOUND_KINDS
             ]
     except CortexError as error:
         return {
@@ -118,13 +121,16 @@ def records(profile: str | None) -> dict[str, object]:
 
 
 def backups(profile: str | None) -> dict[str, object]:
-    """The snapshots of the home, and what is wrong where a database was lost."""
+    """Describe the snapshots of the home, and the problem of a lost database."""
     from cortex.engine.store import check_present
     from cortex.engine.store.snapshots import list_snapshots
 
     home = settings_of(profile).home
-    found = list_snapshots(home)
-    body: dict[str, object] = {"count": len(found), "last": rfc3339(found[0].at) if found else None}
+    snapshots = list_snapshots(home)
+    body: dict[str, object] = {
+        "count": len(snapshots),
+        "last": rfc3339(snapshots[0].at) if snapshots else None,
+    }
     try:
         check_present(home)
     except CortexError as error:
@@ -133,7 +139,7 @@ def backups(profile: str | None) -> dict[str, object]:
 
 
 def print_documents(body: Mapping[str, object]) -> None:
-    """For people."""
+    """Print the document sources for people."""
     can, sources = body["capabilities"], rows(body["sources"])
     if body.get("problem"):
         say(f"documents    can't be read: {body['problem']}")
@@ -142,9 +148,9 @@ def print_documents(body: Mapping[str, object]) -> None:
         say("documents    no sources; add one with `cortex kb add PATH`")
         return
     assert isinstance(can, Mapping)
-    told = can["embedder"] if isinstance(can["embedder"], Mapping) else {}
-    name = told.get("answering") or " ".join(
-        str(told[key]) for key in ("provider", "model") if told.get(key)
+    embedder = can["embedder"] if isinstance(can["embedder"], Mapping) else {}
+    name = embedder.get("answering") or " ".join(
+        str(embedder[key]) for key in ("provider", "model") if embedder.get(key)
     )
     meaning = (
         f"words and meaning ({name})"
@@ -161,12 +167,13 @@ def print_documents(body: Mapping[str, object]) -> None:
             else ""
         )
         say(
-            f"  {source['name']} (ID: {source['id']}): {source['documents']} documents, {synced}{unread}{away}: {source['path']}"
+            f"  {source['name']} (ID: {source['id']}): {source['documents']} documents, "
+            f"{synced}{unread}{away}: {source['path']}"
         )
 
 
 def print_memories(body: Mapping[str, object]) -> None:
-    """For people."""
+    """Print the memories for people."""
     databases = rows(body["databases"])
     if not body["own"] and not databases and not body.get("problem"):
         say("memories     none; write one with `cortex memory add TITLE`")
@@ -176,7 +183,8 @@ def print_memories(body: Mapping[str, object]) -> None:
     )
     files = "database" if len(databases) == 1 else "databases"
     say(
-        f"memories     {body['own'] or 0} of your own, {len(databases)} {files} of claude-mem{waiting}"
+        f"memories     {body['own'] or 0} of your own, {len(databases)} {files} of "
+        f"claude-mem{waiting}"
     )
     for database in databases:
         count = database.get("memories")
@@ -186,14 +194,14 @@ def print_memories(body: Mapping[str, object]) -> None:
 
 
 def print_records(body: Mapping[str, object]) -> None:
-    """For people."""
+    """Print the record counts for people."""
     from cortex.families.team.caveats import NOT_ACCEPTED, ONLY_HERE
 
     counts = body["records"]
     if not isinstance(counts, Mapping):
         say(f"team         can't be read: {body['problem']}")
         return
-    there = [many(number, kind) for kind, number in counts.items() if number]
+    there = [many(count, kind) for kind, count in counts.items() if count]
     if not there and not body["drafts"]:
         say("team         nothing yet; begin with `cortex subcortex create SLUG --name NAME`")
         return
@@ -208,7 +216,7 @@ def print_records(body: Mapping[str, object]) -> None:
 
 
 def print_backups(body: object) -> None:
-    """For people."""
+    """Print the snapshots for people."""
     assert isinstance(body, Mapping)
     kept = (
         f"{many(body['count'], 'snapshot')}, the last of {body['last']}"

@@ -1,7 +1,7 @@
-"""`cortex profile create` and `list`: homes of their own on this machine, each with its records,
-server and cortexd.
+"""`cortex profile create` and `list`: separate homes on one machine.
 
-A profile is there where its folder is. Which other commands may begin one is not known here.
+Each profile has its own records, server and cortexd. A profile exists if its folder does. This
+module doesn't know which other commands may create one.
 """
 
 from __future__ import annotations
@@ -66,7 +66,8 @@ def list_profiles(as_json: JsonFlag = False) -> int:
         mark = "*" if row["current"] else " "
         runs = "cortexd runs" if row["running"] else "cortexd doesn't run"
         say(
-            f"{mark} {row['name'] or '(no profile)'}: {row['server'] or 'no server'}, {runs}, {row['home']}"
+            f"{mark} {row['name'] or '(no profile)'}: {row['server'] or 'no server'}, "
+            f"{runs}, {row['home']}"
         )
     if len(rows) == 1:
         say("No profiles yet: `cortex profile create NAME` begins one.", error=True)

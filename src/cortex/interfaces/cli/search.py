@@ -1,6 +1,4 @@
-"""`cortex search`: ask a folder a question on the command line, or a folder and the person's
-documents, memories and records together.
-"""
+"""`cortex search`: search a folder, or also the user's documents, memories and records."""
 
 from __future__ import annotations
 
@@ -52,15 +50,18 @@ MODES = {
     "exact": Mode.EXACT,
     "fullworkspace": Mode.FULL,
 }
-SNIPPET = (400,)  # characters, enough to judge a hit; programs get the whole text
-READS_FILES = (Mode.EXACT, Mode.FULL)  # as they are now: the index need not follow them first
+# Characters of a snippet, enough to judge a hit; programs get the whole text.
+SNIPPET = (400,)
+# Modes that read the files themselves, so the index need not be updated first.
+READS_FILES = (Mode.EXACT, Mode.FULL)
 DEFAULT_MODE = "hybrid"
 WEAK = " weak"
 TEAM = "team"
 SEARCHED = (CODE, KB, MEMORY, TEAM)
-# States that a person must see beside a hit
+# States that are shown beside a hit.
 OVER = ("superseded", "deprecated", "archived", "cancelled", "rejected")
-COPY_SECONDS = 2.0  # for what other products wrote since
+# Time limit for copying new memories of other products.
+COPY_SECONDS = 2.0
 
 
 def search(
@@ -108,8 +109,8 @@ def search(
 
     With --in your documents, memories and records are searched, too, or alone.
     """
-    families = _families_called(within)
-    called = Mode.EXACT if regex else _mode_called(mode)
+    families = _parse_families(within)
+    called = Mode.EXACT if regex else _parse_mode(mode)
     exact = None if called is Mode.EXACT else exact_text(query)
     if exact is not None:
         called, (query, regex) = Mode.EXACT, exact
@@ -124,43 +125,46 @@ def search(
         explain=explain,
     )
     with ExitStack() as used:
-        found = _workspaces(path or [], wanted) if CODE in families else ()
-        weak_below = (found[0].settings if found else _person_settings()).search.relevance_threshold
-        places, states, late = _open(used, families, found, wanted, as_json)
+        workspaces = _workspaces(path or [], wanted) if CODE in families else ()
+        weak_below = (
+            workspaces[0].settings if workspaces else _person_settings()
+        ).search.relevance_threshold
+        places, states, late = _open(used, families, workspaces, wanted, as_json)
         started = time.perf_counter()
         located, page = federated_search(places, wanted, Cancel())
         milliseconds = 1000 * (time.perf_counter() - started)
         metadata = search_metadata(page, milliseconds, [state() for state in states])
-    told = _Told(families != (CODE,), len(places) > 1, weak_below)
+    labels = _Told(families != (CODE,), len(places) > 1, weak_below)
     if as_json:
-        print_json({"results": [_row(one, told) for one in located], "metadata": metadata})
+        print_json({"results": [_row(hit, labels) for hit in located], "metadata": metadata})
     else:
-        _print_hits(located, page, late, told, asked=mode != DEFAULT_MODE)
+        _print_hits(located, page, late, labels, asked=mode != DEFAULT_MODE)
 
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """What a hit must tell beside its path to be found."""
+    """Labels that a hit needs besides its path."""
 
     family: bool
     workspace: bool
-    weak_below: float  # the relevance below which tools leave a hit out
+    # The relevance below which tools leave a hit out.
+    weak_below: float
 
     def is_weak(self, hit: Hit) -> bool:
         return hit.relevance < self.weak_below
 
 
-def _families_called(names: str) -> tuple[str, ...]:
-    found = tuple(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
-    unknown = [name for name in found if name not in SEARCHED]
-    if unknown or not found:
+def _parse_families(names: str) -> tuple[str, ...]:
+    families = tuple(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
+    unknown = [name for name in families if name not in SEARCHED]
+    if unknown or not families:
         raise InputError(
             "ARGUMENT_INVALID", f"unknown: --in {names!r}; known: {', '.join(SEARCHED)}"
         )
-    return found
+    return families
 
 
-def _mode_called(name: str) -> Mode:
+def _parse_mode(name: str) -> Mode:
     if name not in MODES:
         raise InputError("ARGUMENT_INVALID", f"unknown mode {name!r}; known: {', '.join(MODES)}")
     return MODES[name]
@@ -171,21 +175,21 @@ def _person_settings() -> Settings:
 
 
 def _workspaces(paths: list[Path], wanted: Query) -> tuple[Workspace, ...]:
-    """The workspaces to search; a folder that is no project is indexed only after a yes.
+    """Return the workspaces to search; a folder that is no project needs a confirmation.
 
     Raises: ConfigError WORKSPACE_MISSING, where there is no terminal to ask on.
     """
-    found = workspace.find(paths)
-    guessed = not paths and not found[0].settings.workspace.paths
-    root = found[0].root
+    workspaces = workspace.find(paths)
+    guessed = not paths and not workspaces[0].settings.workspace.paths
+    root = workspaces[0].root
     if (
         not guessed
         or wanted.mode in READS_FILES
         or find_project_root(root, Path.home()) is not None
     ):
-        return found
-    if _is_indexed(found[0]):
-        return found
+        return workspaces
+    if _is_indexed(workspaces[0]):
+        return workspaces
     if not sys.stdin.isatty():
         raise ConfigError(
             "WORKSPACE_MISSING",
@@ -200,32 +204,34 @@ def _workspaces(paths: list[Path], wanted: Query) -> tuple[Workspace, ...]:
         f"{root} is no project. Read and index all of its files, so that they can be searched?"
     ):
         decline()
-    return found
+    return workspaces
 
 
-def _is_indexed(found: Workspace) -> bool:
-    if not (find_store(found.root, found.settings.home) / STORE_NAME).exists():
+def _is_indexed(target: Workspace) -> bool:
+    if not (find_store(target.root, target.settings.home) / STORE_NAME).exists():
         return False
-    with Engine(found.root, found.settings, read_only=True) as engine:
+    with Engine(target.root, target.settings, read_only=True) as engine:
         return bool(engine.freshness().last_indexed)
 
 
 def _open(
     used: ExitStack,
     families: tuple[str, ...],
-    found: Sequence[Workspace],
+    roots: Sequence[Workspace],
     wanted: Query,
     as_json: bool,
 ) -> tuple[list[SearchTarget], list[Callable[[], Freshness]], list[str]]:
-    """The places to search, for as long as `used` is open; how fresh each of them is, and the
-    workspaces that aren't indexed yet.
+    """Open the search targets for as long as `used` is open.
+
+    Returns the targets, a function for the freshness of each, and the workspaces that aren't fully
+    indexed.
     """
     places: list[SearchTarget] = []
     states: list[Callable[[], Freshness]] = []
     late: list[str] = []
     by_meaning = wanted.mode in (Mode.HYBRID, Mode.MEANING)
     if CODE in families:
-        workspaces = Workspaces(found, engine_pool(keep=False))
+        workspaces = Workspaces(roots, engine_pool(keep=False))
         used.callback(workspaces.close)
         engines = used.enter_context(workspaces.open())
         for problem in workspaces.left_out:
@@ -250,18 +256,18 @@ def _open(
             sync(library, seconds=COPY_SECONDS)
             places.append(place_of_memories(library.reader))
         if TEAM in families:
+            # Imported here, since a search of code alone needs none of it.
             from cortex.families.team.search import RecordQuery
-            from cortex.families.team.tools.search_target import (
-                place_of as place_of_records,  # a search of code alone needs none of it
-            )
+            from cortex.families.team.tools.search_target import place_of as place_of_records
 
             places.append(place_of_records(library.reader, RecordQuery(withheld=True)))
     return places, states, late
 
 
 def _freshen(engine: Engine, as_json: bool) -> bool:
-    """Bring the index up to date where nobody else does; after the search's time limit the answer
-    comes from what is there.
+    """Update the index if no other process does; true if that ended within the time limit.
+
+    Otherwise the search uses the index as it is.
     """
     if not engine.holds():
         return True
@@ -286,8 +292,8 @@ def _freshen(engine: Engine, as_json: bool) -> bool:
     return finished
 
 
-def _row(one: FederatedHit, told: _Told) -> dict[str, object]:
-    hit = one.hit
+def _row(located: FederatedHit, labels: _Told) -> dict[str, object]:
+    hit = located.hit
     row: dict[str, object] = {
         "file": hit.path,
         "startLine": hit.start_line,
@@ -296,20 +302,21 @@ def _row(one: FederatedHit, told: _Told) -> dict[str, object]:
         "text": hit.text,
         "context": context_of(hit),
     }
-    if told.is_weak(hit):
+    if labels.is_weak(hit):
         row["weak"] = True
     if hit.evidence:
         row["evidence"] = dict(hit.evidence)
-    if told.family:
-        return {**row, "family": one.family, "source": one.source, **one.cited}
-    return {**row, "workspace": one.source} if told.workspace else row
+    if labels.family:
+        return {**row, "family": located.family, "source": located.source, **located.cited}
+    return {**row, "workspace": located.source} if labels.workspace else row
 
 
 def _print_hits(
-    located: list[FederatedHit], page: Page, late: list[str], told: _Told, *, asked: bool
+    located: list[FederatedHit], page: Page, late: list[str], labels: _Told, *, asked: bool
 ) -> None:
-    """Hits for people, and what there is to know of them; that nobody embeds is told only where a
-    way was asked for.
+    """Print hits with warnings and notes.
+
+    The note that there is no embedder is printed only if a mode was given.
     """
     for name in late:
         say(f"warning: {name} is not fully indexed yet; run `cortex index` to finish", error=True)
@@ -319,41 +326,45 @@ def _print_hits(
     if not located:
         say("nothing found", error=True)
         return
-    if all(told.is_weak(one.hit) for one in located):
+    if all(labels.is_weak(hit.hit) for hit in located):
         say("note: all of these are weak: what you look for may not be here", error=True)
     if sys.stdout.isatty():
-        _print_rich(located, told)
+        _print_rich(located, labels)
         return
-    for one in located:
-        weak = WEAK if told.is_weak(one.hit) else ""
+    for located_hit in located:
+        weak = WEAK if labels.is_weak(located_hit.hit) else ""
         say(
-            f"{_place(one, told)}  {one.hit.relevance:.2f}{weak}  {one.hit.qualified}{_over(one)}".rstrip()
+            (
+                f"{_place(located_hit, labels)}  {located_hit.hit.relevance:.2f}{weak}  "
+                f"{located_hit.hit.qualified}{_state_note(located_hit)}"
+            ).rstrip()
         )
-        for number, line in _lines(one.hit):
+        for number, line in _lines(located_hit.hit):
             say(f"{number:>6}  {line}", lines=True)
-        if one.hit.evidence:
-            say(f"        {_because(one.hit)}")
+        if located_hit.hit.evidence:
+            say(f"        {_evidence(located_hit.hit)}")
 
 
 def _lines(hit: Hit) -> list[tuple[int, str]]:
-    """The lines of a hit's text with their numbers; where some were left out, the text has a line
-    that says so.
+    """Return the lines of a hit's text with their numbers.
+
+    Where lines were left out, the text has a line in their place, which is skipped.
     """
     lines = iter(hit.text.split("\n"))
     if not hit.lines:
         return list(enumerate(lines, hit.start_line))
-    found: list[tuple[int, str]] = []
+    numbered: list[tuple[int, str]] = []
     before = hit.start_line - 1
     for number in hit.lines:
         if number != before + 1:
             next(lines)
-        found.append((number, next(lines)))
+        numbered.append((number, next(lines)))
         before = number
-    return found
+    return numbered
 
 
-def _because(hit: Hit) -> str:
-    """The evidence of a hit in one line: what is added, then the factors."""
+def _evidence(hit: Hit) -> str:
+    """Render the evidence of a hit in one line: summands, then factors."""
     parts = [
         f"{name} {value:g}" if name.startswith("x ") else f"{name} +{value:g}"
         for name, value in hit.evidence
@@ -361,37 +372,37 @@ def _because(hit: Hit) -> str:
     return f"{hit.score:g} = {', '.join(parts)}"
 
 
-def _place(one: FederatedHit, told: _Told) -> str:
-    # Of a memory or a record, as the commands that show it take it
-    path = one.cited.get("id", one.hit.path)
-    where = f"{one.source}/{path}" if told.family or told.workspace else path
-    page = one.cited.get("page")
-    return f"{where}:{one.hit.start_line}{f' (page {page})' if page else ''}"
+def _place(located: FederatedHit, labels: _Told) -> str:
+    # For a memory or a record the id, which the commands that show it accept.
+    path = located.cited.get("id", located.hit.path)
+    where = f"{located.source}/{path}" if labels.family or labels.workspace else path
+    page = located.cited.get("page")
+    return f"{where}:{located.hit.start_line}{f' (page {page})' if page else ''}"
 
 
-def _over(one: FederatedHit) -> str:
-    """That a record doesn't count any more, or that the team's Core didn't take it."""
-    state, warnings = str(one.cited.get("state", "")), one.cited.get("warnings")
+def _state_note(located: FederatedHit) -> str:
+    """Render the state of an obsolete record, or the warning that the Core rejected it."""
+    state, warnings = str(located.cited.get("state", "")), located.cited.get("warnings")
     if isinstance(warnings, list) and warnings:
         return f"  ({warnings[0]})"
     return f"  ({state})" if state in OVER else ""
 
 
-def _print_rich(located: list[FederatedHit], told: _Told) -> None:
+def _print_rich(located: list[FederatedHit], labels: _Told) -> None:
     from rich.console import Console
     from rich.syntax import Syntax
     from rich.text import Text
 
     console = Console()
-    for one in located:
-        hit = one.hit
-        title = Text(printable(_place(one, told)), style="bold cyan")
-        weak = told.is_weak(hit)
+    for located_hit in located:
+        hit = located_hit.hit
+        title = Text(printable(_place(located_hit, labels)), style="bold cyan")
+        weak = labels.is_weak(hit)
         title.append(
             f"  {hit.relevance:.2f}{WEAK if weak else ''}", style="dim" if weak else "green"
         )
         title.append(f"  {printable(hit.qualified)}" if hit.qualified else "", style="dim")
-        title.append(_over(one), style="yellow")
+        title.append(_state_note(located_hit), style="yellow")
         console.print(title)
         for number, line in _lines(hit):
             code = Syntax("", hit.language or "text", theme="ansi_dark").highlight(
@@ -400,4 +411,4 @@ def _print_rich(located: list[FederatedHit], told: _Told) -> None:
             code.rstrip()
             console.print(Text(f"{number:>6}  ", style="dim").append(code))
         if hit.evidence:
-            console.print(Text(f"        {printable(_because(hit))}", style="dim"))
+            console.print(Text(f"        {printable(_evidence(hit))}", style="dim"))

@@ -1,7 +1,6 @@
-"""`cortex status`, `cortex mcp status` and `cortex mcp logs`: what there is to know of cortexd,
-whether it runs or not.
+"""`cortex status`, `cortex mcp status`, `cortex mcp logs`: state of cortexd and the index.
 
-What a process knows is asked of the process itself; what is on disk is read here.
+A running process is asked about its own state; the state on disk is read here.
 """
 
 from __future__ import annotations
@@ -29,7 +28,10 @@ from cortex.toolkit.terminal import workspace
 from cortex.toolkit.terminal.options import JsonFlag, ProfileOption
 from cortex.toolkit.terminal.output import print_json, rows, say
 
-TURN_OFF = "CORTEX_NO_SIDECAR=1 in the environment, or --no-sidecar in the client's entry: each client then serves itself"
+TURN_OFF = (
+    "CORTEX_NO_SIDECAR=1 in the environment, or --no-sidecar in the client's entry: each client "
+    "then serves itself"
+)
 
 
 def status(
@@ -43,7 +45,11 @@ def status(
     """Show how this project's index is, how cortexd is, whom it serves and what it keeps."""
     meeting = meet(profile)
     state = control.look(meeting)
-    body = {**describe(meeting, state), **_kept(meeting, state), **sync_status.described(profile)}
+    body = {
+        **describe(meeting, state),
+        **_on_disk(meeting, state),
+        **sync_status.described(profile),
+    }
     body["team"] = person_status.records(profile)
     body["backups"] = person_status.backups(profile)
     body["project"] = _project(path, profile)
@@ -62,20 +68,20 @@ def status(
 
 
 def _project(path: Path | None, profile: str | None) -> dict[str, object] | None:
-    """How the index of a project is; None where there is no project."""
+    """Return the state of a project's index; None where there is no project."""
     variables = environment() | ({"CORTEX_PROFILE": profile} if profile else {})
     try:
-        found = workspace.find_for([path] if path else [], variables, Path.cwd())[0][0]
+        target = workspace.find_for([path] if path else [], variables, Path.cwd())[0][0]
     except ConfigError as error:
         if path is not None or error.code != "WORKSPACE_MISSING":
             raise
         return None
-    body: dict[str, object] = {"root": str(found.root), "lastIndexed": None}
-    store = find_store(found.root, found.settings.home)
+    body: dict[str, object] = {"root": str(target.root), "lastIndexed": None}
+    store = find_store(target.root, target.settings.home)
     if not (store / STORE_NAME).is_file():
         return body
     try:
-        with Engine(found.root, found.settings) as engine:
+        with Engine(target.root, target.settings) as engine:
             vitals = engine.vitals()
             reasons = Counter(skip.reason for skip in vitals.skipped)
             return body | {
@@ -96,7 +102,8 @@ def _print_project(project: Mapping[str, object] | None) -> None:
         return
     if "files" not in project:
         say(
-            f"project      {project['root']}: {'can not be read' if 'notes' in project else 'not indexed yet'}"
+            f"project      {project['root']}: "
+            f"{'can not be read' if 'notes' in project else 'not indexed yet'}"
         )
     else:
         indexed = (
@@ -105,12 +112,14 @@ def _print_project(project: Mapping[str, object] | None) -> None:
             else "not completely indexed yet"
         )
         say(
-            f"project      {project['root']}: {project['files']} files, {project['chunks']} chunks, {indexed}"
+            f"project      {project['root']}: {project['files']} files, {project['chunks']} "
+            f"chunks, {indexed}"
         )
         left_out, settings = _mapping(project["leftOut"]), _mapping(project["settings"])
         if left_out:
             say(
-                f"left out     {', '.join(f'{count} {reason}' for reason, count in left_out.items())}"
+                "left out     "
+                f"{', '.join(f'{count} {reason}' for reason, count in left_out.items())}"
             )
         for name, value in _mapping(settings.get("madeWith", {})).items():
             say(f"made with    {name} = {value}")
@@ -165,7 +174,10 @@ def mcp_logs(
 
 
 def meet(profile: str | None) -> Rendezvous:
-    """The meeting place of this person's cortexd. Raises: ConfigError, FileError."""
+    """Return the rendezvous of this user's cortexd.
+
+    Raises: ConfigError, FileError.
+    """
     try:
         return find(profile or "")[0]
     except ValueError as error:
@@ -178,8 +190,8 @@ def meet(profile: str | None) -> Rendezvous:
 
 
 def describe(meeting: Rendezvous, state: State) -> dict[str, object]:
-    """What there is to know of the process and of whom it serves."""
-    said = state.status
+    """Describe the process and its clients."""
+    reported = state.status
     return {
         "running": state.running,
         "answers": state.answers,
@@ -187,17 +199,17 @@ def describe(meeting: Rendezvous, state: State) -> dict[str, object]:
         "startedBy": state.note.get("startedBy") if state.running else None,
         "startedAt": state.note.get("startedAt") if state.running else None,
         "python": state.note.get("python") if state.running else None,
-        "uptime": said.get("uptime"),
-        "memoryBytes": said.get("memory"),
-        "endsIn": said.get("endsIn"),
-        "idleTimeout": said.get("idle"),
+        "uptime": reported.get("uptime"),
+        "memoryBytes": reported.get("memory"),
+        "endsIn": reported.get("endsIn"),
+        "idleTimeout": reported.get("idle"),
         "turnOff": TURN_OFF,
-        "clients": rows(said.get("clients")),
+        "clients": rows(reported.get("clients")),
     }
 
 
 def in_time(seconds: object) -> str:
-    """A span of time for people."""
+    """Format a duration for people."""
     whole = int(seconds) if isinstance(seconds, int | float) else 0
     if whole < 120:
         return f"{whole} s"
@@ -205,9 +217,7 @@ def in_time(seconds: object) -> str:
 
 
 def read_log(home: str, count: int) -> list[str]:
-    """The last lines of cortexd's log, from the file before it too where it has just begun a new
-    one.
-    """
+    """Return the last lines of cortexd's log, including the rotated file if needed."""
     file = control.log_file(home)
     lines: list[str] = []
     for path in (file, f"{file}.1"):
@@ -222,7 +232,7 @@ def read_log(home: str, count: int) -> list[str]:
 
 
 def who_runs(meeting: Rendezvous, state: State) -> dict[str, object]:
-    """Which process it is, and where its files are."""
+    """Describe the process and the location of its files."""
     return {
         "pid": state.pid or None,
         "version": state.status.get("version") or state.note.get("version")
@@ -235,12 +245,12 @@ def who_runs(meeting: Rendezvous, state: State) -> dict[str, object]:
 
 
 def in_words(body: Mapping[str, object]) -> str:
-    """Which process it is, for people."""
+    """Describe the process in one line for people."""
     return f"process {body['pid']}, version {body['version']}, home {body['home']}"
 
 
-def _kept(meeting: Rendezvous, state: State) -> dict[str, object]:
-    """What is on disk and what is connected."""
+def _on_disk(meeting: Rendezvous, state: State) -> dict[str, object]:
+    """Return the projects and plugins, and their size on disk."""
     home = Path(meeting.home)
     projects = []
     for project in rows(state.status.get("projects")):
@@ -253,7 +263,7 @@ def _kept(meeting: Rendezvous, state: State) -> dict[str, object]:
         for pattern in (*OWN_PATTERNS, "projects")
         for path in home.glob(pattern)
     )
-    elsewhere = {str(one["root"]): one["diskBytes"] for one in projects}
+    elsewhere = {str(project["root"]): project["diskBytes"] for project in projects}
     cache = own + sum(size for size in elsewhere.values() if isinstance(size, int))
     plugins = list(
         load(
@@ -270,12 +280,14 @@ def _list(value: object) -> list[object]:
 def _print_status(body: Mapping[str, object]) -> None:
     if not body["running"]:
         say(
-            f"cortexd      not running; it starts with the next client, or with `cortex start` (home {body['home']})"
+            "cortexd      not running; it starts with the next client, or with `cortex "
+            f"start` (home {body['home']})"
         )
         return
     if not body["answers"]:
         say(
-            f"cortexd      process {body['pid']} doesn't answer: `cortex restart` ends it and starts another"
+            f"cortexd      process {body['pid']} doesn't answer: `cortex restart` ends it "
+            "and starts another"
         )
         return
     say(f"cortexd      {in_words(body)}")
@@ -289,28 +301,31 @@ def _print_status(body: Mapping[str, object]) -> None:
     for client in clients:
         words = " ".join(str(text) for text in _texts(client.get("arguments")))
         say(
-            f"  process {client['pid']}, for {in_time(client['seconds'])}: cortex mcp {words} in {client['cwd']}"
+            f"  process {client['pid']}, for {in_time(client['seconds'])}: cortex mcp "
+            f"{words} in {client['cwd']}"
         )
 
 
 def _print_projects(body: Mapping[str, object]) -> None:
     projects = rows(body["projects"])
-    say(f"projects     {sum(one['status'] != CLOSED for one in projects)} open")
+    say(f"projects     {sum(project['status'] != CLOSED for project in projects)} open")
     for project in projects:
         indexed = (
             f"indexed {project['lastIndexed']}" if project["lastIndexed"] else "not indexed yet"
         )
         state = "closed until its next call" if project["status"] == CLOSED else project["status"]
         say(
-            f"  {project['root']}: {state}, {indexed}, {_embedded(project.get('embedding'))}{project['users']} clients"
+            f"  {project['root']}: {state}, {indexed}, "
+            f"{_embedded(project.get('embedding'))}{project['users']} clients"
         )
         if project.get("secrets"):
             say(
-                f"    {project['secrets']} files are left out as secrets: `cortex doctor` names them"
+                f"    {project['secrets']} files are left out as secrets: `cortex doctor` "
+                "names them"
             )
-        told = project.get("embedding")
-        if isinstance(told, Mapping) and told.get("problem"):
-            say(f"    {told['problem']}")
+        embedding = project.get("embedding")
+        if isinstance(embedding, Mapping) and embedding.get("problem"):
+            say(f"    {embedding['problem']}")
 
 
 def _embedded(state: object) -> str:
@@ -335,4 +350,4 @@ def _megabytes(size: object) -> str:
 
 
 def _texts(value: object) -> list[str]:
-    return [str(one) for one in value] if isinstance(value, list) else []
+    return [str(item) for item in value] if isinstance(value, list) else []

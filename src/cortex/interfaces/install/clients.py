@@ -1,9 +1,11 @@
-"""The table of clients: where each keeps its servers and hooks, under which key, in which shape.
+"""Table of clients: the location, key and shape of the server and hook entries of each.
 
-One row per client; a new client is a new row. Knows nothing of merging. Paths are written as a
-shell would write them, `${NAME:-default}/rest` and `~/rest`, and are resolved against a Machine, so
-that a test can be any person on any system. Not taken: each client's own `mcp add` command, which
-only some have, few can undo, and none can show beforehand.
+One row per client; a new client is a new row. Knows nothing of merging. Paths are written as in a
+shell, `${NAME:-default}/rest` and `~/rest`, and are resolved against a Machine, so that a test can
+use any home on any system.
+
+Road not taken: each client's own `mcp add` command, which only some have, few can undo, and none
+can preview.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ from pathlib import Path
 
 from cortex.base.errors import InputError
 
-NAME = "cortex"  # of the server, in every client
+# Name of our server in every client.
+NAME = "cortex"
 VARIABLES = ("APPDATA", "CLAUDE_CONFIG_DIR", "CODEX_HOME", "COPILOT_HOME", "XDG_CONFIG_HOME")
 HOOK_SECONDS = 10
 _BLANK = re.compile(r"\$\{(\w+):-([^}]*)\}")
@@ -33,7 +36,7 @@ class System(StrEnum):
 
 
 class Shape(StrEnum):
-    """How a client writes down a server that it starts."""
+    """Shape of a server entry in a client's file."""
 
     STDIO = "stdio"  # {"type": "stdio", "command", "args"}
     BARE = "bare"  # {"command", "args"}
@@ -43,9 +46,9 @@ class Shape(StrEnum):
 
 
 class ConfigFormat(StrEnum):
-    """The language of a file.
+    """File format of a configuration.
 
-    Comments and trailing commas are kept in JSON too, wherever somebody wrote them.
+    Comments and trailing commas are kept in JSON files, too.
     """
 
     JSON = "json"
@@ -55,30 +58,28 @@ class ConfigFormat(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Whose files are meant: a person's home on a system, with the variables that move other
-    programs' files.
-    """
+    """A home folder on a system, with the variables that relocate configuration files."""
 
     home: Path
     system: System
     variables: Mapping[str, str] = field(default_factory=dict)
 
     def path(self, template: str) -> Path:
-        """The path that a template of the table means here."""
+        """Resolve a path template of the table."""
         filled = _BLANK.sub(lambda blank: self.variables.get(blank[1]) or blank[2], template)
         return self.home / filled[2:] if filled.startswith("~/") else Path(filled)
 
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """One file on each system; of several, the first that exists counts, else the last."""
+    """Path of a file on each system; of several, the first that exists, else the last."""
 
     linux: tuple[str, ...]
     macos: tuple[str, ...]
     windows: tuple[str, ...]
 
     def on(self, system: System) -> tuple[str, ...]:
-        """The candidates on one system."""
+        """Return the candidates on one system."""
         match system:
             case System.LINUX:
                 return self.linux
@@ -90,16 +91,22 @@ class Places:
 
 @dataclass(frozen=True, slots=True)
 class Hooks:
-    """Where a client's hooks are, what it calls our three events, and in which shape it wants them."""
+    """Location, event names and shape of a client's hooks."""
 
     user: Places
     project: str
-    events: tuple[str, str, str]  # what the client calls ours, in the order of EVENTS
-    grouped: bool  # [{"hooks": [command]}], else [command]
-    typed: bool = True  # with "type": "command"
-    version: bool = False  # the file begins with "version": 1
-    per_second: int = 1  # in which unit a timeout is written
-    powershell: bool = False  # who runs the command on Windows
+    # The client's names of our events, in the order of EVENTS.
+    events: tuple[str, str, str]
+    # True for [{"hooks": [command]}], false for [command].
+    grouped: bool
+    # True where a command has "type": "command".
+    typed: bool = True
+    # True where the file begins with "version": 1.
+    version: bool = False
+    # Units per second of a timeout.
+    per_second: int = 1
+    # True where PowerShell runs the command on Windows.
+    powershell: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,25 +117,27 @@ class Client:
     title: str
     key: str
     user: Places
-    project: tuple[str, ...] = ()  # relative to the project; empty: the client has no file there
+    # Relative to the project; empty where the client has no file there.
+    project: tuple[str, ...] = ()
     shape: Shape = Shape.BARE
     format: ConfigFormat = ConfigFormat.JSON
-    folders: tuple[str, ...] = ()  # one of them is there where the client is
+    # One of them exists where the client is installed.
+    folders: tuple[str, ...] = ()
     commands: tuple[str, ...] = ()
     hooks: Hooks | None = None
-    # Which name the project, where the client starts servers somewhere else
+    # Arguments that name the project, for a client that starts servers in another folder.
     arguments: tuple[str, ...] = ()
-    # Starts a person's servers somewhere else, and has no name for the project
+    # True where the client starts the user's servers elsewhere and can't name the project.
     homeless: bool = False
 
 
 def everywhere(*templates: str) -> Places:
-    """The same file on every system."""
+    """Return the same path for every system."""
     return Places(templates, templates, templates)
 
 
 def settings_of(program: str, file: str) -> Places:
-    """A file in the folder where graphical programs keep their settings."""
+    """Return the path of a file in the settings folder of a graphical program."""
     return Places(
         (f"${{XDG_CONFIG_HOME:-~/.config}}/{program}/{file}",),
         (f"~/Library/Application Support/{program}/{file}",),
@@ -303,9 +312,9 @@ _OTHER_NAMES = {
 
 
 def find_client(name: str) -> Client:
-    """A client by its name.
+    """Return a client by name.
 
-    Raises: InputError (ARGUMENT_INVALID), with the names that are known.
+    Raises: InputError (ARGUMENT_INVALID), with the known names.
     """
     wanted = _OTHER_NAMES.get(name.lower(), name.lower())
     for client in CLIENTS:
@@ -318,38 +327,47 @@ def find_client(name: str) -> Client:
 def is_installed(
     client: Client, machine: Machine, which: Callable[[str], object] = shutil.which
 ) -> bool:
-    """Whether the client seems to be on the machine: its folder is there, or its command is found."""
-    folders = [machine.path(one) for one in client.folders]
-    # The folder of its settings; a folder of VS Code's settings is there before any file in it
+    """True where the folder or the command of the client exists on the machine."""
+    folders = [machine.path(template) for template in client.folders]
+    # The settings folder; that of VS Code exists before any file in it.
     if not folders:
-        folders = [machine.path(one).parent for one in client.user.on(machine.system)]
+        folders = [machine.path(template).parent for template in client.user.on(machine.system)]
     return any(folder.is_dir() for folder in folders) or any(
         which(command) for command in client.commands
     )
 
 
 def entry_file(client: Client, machine: Machine, root: Path | None) -> Path | None:
-    """The file for the client's server: the person's, or that of the project at `root`; None where
-    the client has none there.
+    """Return the file for a client's server, of the user or of the project at `root`.
+
+    None where the client has no file there.
     """
     if root is None:
-        return _first([machine.path(one) for one in client.user.on(machine.system)])
-    return _first([root / one for one in client.project]) if client.project else None
+        return _first_existing(
+            [machine.path(template) for template in client.user.on(machine.system)]
+        )
+    return (
+        _first_existing([root / template for template in client.project])
+        if client.project
+        else None
+    )
 
 
 def hooks_file(client: Client, machine: Machine, root: Path | None) -> Path | None:
-    """The file for the client's hooks, None for a client without hooks."""
+    """Return the file for a client's hooks, None for a client without hooks."""
     if client.hooks is None:
         return None
     if root is None:
-        return _first([machine.path(one) for one in client.hooks.user.on(machine.system)])
+        return _first_existing(
+            [machine.path(template) for template in client.hooks.user.on(machine.system)]
+        )
     return root / client.hooks.project
 
 
 def this_system() -> System:
-    """The system that this process runs on."""
+    """Return the system that this process runs on."""
     return {"win32": System.WINDOWS, "darwin": System.MACOS}.get(sys.platform, System.LINUX)
 
 
-def _first(candidates: list[Path]) -> Path:
+def _first_existing(candidates: list[Path]) -> Path:
     return next((candidate for candidate in candidates if candidate.is_file()), candidates[-1])

@@ -1,9 +1,7 @@
-"""What is ours in a client's text: the entry of the server, and the hooks.
+"""Our entries in a client's configuration text: the server and the hooks.
 
-Pure functions from text to text.
-
-An entry is ours when it starts `cortex mcp`; a hook when it runs `cortex hook`. What is called
-"cortex" and does something else is somebody else's, and is replaced only where that was asked for.
+Pure functions from text to text. An entry is ours if it starts `cortex mcp`; a hook if it runs
+`cortex hook`. Any other entry called "cortex" is foreign, and is replaced only on request.
 """
 
 from __future__ import annotations
@@ -30,14 +28,15 @@ from cortex.interfaces.install.jsonc_edit import Keys
 _OUR_PROGRAM = re.compile(r"(?:.*[\\/])?cortex(?:\.exe|\.cmd)?", re.IGNORECASE | re.DOTALL)
 _OUR_PACKAGE = re.compile(r"cortex-context(?:\W.*)?", re.DOTALL)
 _OUR_HOOK = re.compile(
-    rf"(?:^|[\s\\/'\"])cortex(?:\.exe|\.cmd)?['\"]?\s+hook\s+(?:{'|'.join(EVENTS)})(?:\s+--profile\s+(?P<profile>\S+))?\s*$",
+    rf"(?:^|[\s\\/'\"])cortex(?:\.exe|\.cmd)?['\"]?\s+hook\s+(?:{'|'.join(EVENTS)})"
+    r"(?:\s+--profile\s+(?P<profile>\S+))?\s*$",
     re.IGNORECASE,
 )
 
 
 @dataclass(frozen=True, slots=True)
 class ServerEntry:
-    """How our server is started."""
+    """Command and arguments that start our server."""
 
     command: str
     arguments: tuple[str, ...]
@@ -45,16 +44,16 @@ class ServerEntry:
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """A text with something of ours in it, and which keys had to be made for it."""
+    """A text with our entry in it, and the keys that were created for it."""
 
     text: str
     made: tuple[Keys, ...] = ()
 
 
 def add_entry(text: str, client: Client, server: ServerEntry, *, replace: bool = False) -> Merged:
-    """The client's text with our server in it; other settings of an entry that is ours stay.
+    """Add our server to the client's text; other settings of an entry of ours stay.
 
-    Raises: Broken; ConfigError (ENTRY_FOREIGN), where another server has our name.
+    Raises: Broken; ConfigError (ENTRY_FOREIGN) where another server has our name.
     """
     path = (client.key, NAME)
     wanted = write_entry(client, server)
@@ -65,18 +64,18 @@ def add_entry(text: str, client: Client, server: ServerEntry, *, replace: bool =
         text = remove_entry(text, client, replace=True)
         present = None
     if client.format is ConfigFormat.TOML:
-        new = {key: value for key, value in wanted.items() if _reach(present, (key,)) != value}
+        new = {key: value for key, value in wanted.items() if _value_at(present, (key,)) != value}
         return Merged(toml_edit.put_table(text, path, new) if new else text)
     if present is None:
         return Merged(*jsonc_edit.put(text, path, wanted))
     for keys, value in _leaves(wanted, path):
-        if _reach(present, keys[len(path) :]) != value:
+        if _value_at(present, keys[len(path) :]) != value:
             text = jsonc_edit.put(text, keys, value)[0]
     return Merged(text)
 
 
 def remove_entry(text: str, client: Client, *, replace: bool = False) -> str:
-    """The client's text without our server; with `replace` without whatever has its name."""
+    """Remove our server from the client's text; with `replace` any server of that name."""
     while (present := read_entry(text, client)) is not None and (replace or is_ours(present)):
         path = (client.key, NAME)
         shorter = (
@@ -84,30 +83,31 @@ def remove_entry(text: str, client: Client, *, replace: bool = False) -> str:
             if client.format is ConfigFormat.TOML
             else jsonc_edit.remove(text, path)
         )
-        if shorter == text:  # written in a way that has no lines of its own
+        # The entry has no lines of its own.
+        if shorter == text:
             raise _unchangeable(client)
         text = shorter
     return text
 
 
 def read_entry(text: str, client: Client) -> object:
-    """What is called "cortex" among the client's servers, None for nothing."""
+    """Return the entry called "cortex" among the client's servers, None for none."""
     if client.format is ConfigFormat.TOML:
-        return _reach(toml_edit.parse(text), (client.key, NAME))
+        return _value_at(toml_edit.parse(text), (client.key, NAME))
     part = jsonc_edit.find(jsonc_edit.read(text), (client.key, NAME))
     return None if part is None else jsonc_edit.value_of(text, part)
 
 
 def write_entry(client: Client, server: ServerEntry) -> dict[str, object]:
-    """Our server as the client writes one down."""
-    started: dict[str, object] = {"command": server.command, "args": list(server.arguments)}
+    """Return the entry of our server in the shape of the client."""
+    command: dict[str, object] = {"command": server.command, "args": list(server.arguments)}
     match client.shape:
         case Shape.STDIO:
-            return {"type": "stdio", **started}
+            return {"type": "stdio", **command}
         case Shape.BARE:
-            return started
+            return command
         case Shape.LOCAL:
-            return {"type": "local", **started, "tools": ["*"]}
+            return {"type": "local", **command, "tools": ["*"]}
         case Shape.LIST:
             return {
                 "type": "local",
@@ -115,13 +115,11 @@ def write_entry(client: Client, server: ServerEntry) -> dict[str, object]:
                 "enabled": True,
             }
         case Shape.NESTED:
-            return {"transport": {"type": "stdio", **started}}
+            return {"transport": {"type": "stdio", **command}}
 
 
 def read_server(entry: object) -> ServerEntry | None:
-    """How an entry starts its server, in whichever shape it is written; None for one that starts
-    nothing.
-    """
+    """Return the command of an entry in any shape; None for one that starts nothing."""
     if not isinstance(entry, Mapping):
         return None
     inner = entry.get("transport")
@@ -138,15 +136,13 @@ def read_server(entry: object) -> ServerEntry | None:
 
 
 def read_variables(entry: object) -> Mapping[str, object]:
-    """The variables that an entry gives its server."""
+    """Return the environment variables that an entry sets for its server."""
     _, variables = _find_variables(entry)
     return variables
 
 
 def is_ours(entry: object) -> bool:
-    """Whether an entry starts our server: `cortex mcp`, by any path, or our package through a
-    runner.
-    """
+    """True for an entry that starts our server: `cortex mcp`, or our package through a runner."""
     server = read_server(entry)
     if server is None:
         return False
@@ -159,20 +155,21 @@ def is_ours(entry: object) -> bool:
 
 
 def change_entry(text: str, client: Client, server: ServerEntry, without: str = "") -> Merged:
-    """The client's text with another program and arguments in our entry, and without one of its
-    variables; all else of it stays.
+    """Change command and arguments of our entry, and remove one of its variables.
 
-    Raises: Broken; ConfigError, where the entry isn't there, isn't ours, or is written in a way
-    that can't be changed by itself.
+    Raises: Broken; ConfigError where the entry is missing, isn't ours, or can't be changed by
+    itself.
     """
     present = read_entry(text, client)
     if not isinstance(present, Mapping) or not is_ours(present):
         raise _foreign(client, present)
     inner: Keys = ("transport",) if isinstance(present.get("transport"), Mapping) else ()
     wanted: dict[str, object] = {"command": server.command, "args": list(server.arguments)}
-    if isinstance(_reach(present, (*inner, "command")), list):
+    if isinstance(_value_at(present, (*inner, "command")), list):
         wanted = {"command": [server.command, *server.arguments]}
-    new = {key: value for key, value in wanted.items() if _reach(present, (*inner, key)) != value}
+    new = {
+        key: value for key, value in wanted.items() if _value_at(present, (*inner, key)) != value
+    }
     path, in_toml = (client.key, NAME, *inner), client.format is ConfigFormat.TOML
     if in_toml and new:
         text = toml_edit.put_table(text, path, new)
@@ -197,8 +194,9 @@ def add_hooks(
     profile: str = "",
     present: bool = False,
 ) -> Merged:
-    """A client's text with our hooks in it, once each; or only with those changed that are
-    `present`, each with its profile.
+    """Add our hooks to a client's text, once each.
+
+    With `present` only change the hooks that exist, each with its profile.
 
     Raises: Broken.
     """
@@ -213,9 +211,9 @@ def add_hooks(
     for event, name in zip(EVENTS, hooks.events, strict=True):
         path = ("hooks", name)
         ours = _our_hooks(text, path)
-        kept = next((_profile(one) for _, one in ours), "") if present else profile
+        kept = next((_profile(hook) for _, hook in ours), "") if present else profile
         wanted = write_hook(hooks, event, program, system, kept)
-        if [one for _, one in ours] == [wanted] or (present and not ours):
+        if [hook for _, hook in ours] == [wanted] or (present and not ours):
             continue
         for index, _ in reversed(ours):
             text = jsonc_edit.remove(text, path, index)
@@ -225,13 +223,16 @@ def add_hooks(
 
 
 def read_hook_programs(text: str, hooks: Hooks) -> list[str]:
-    """The programs that our hooks run, each once. Raises: Broken."""
-    found = [value for name in hooks.events for _, value in _our_hooks(text, ("hooks", name))]
-    return list(dict.fromkeys(program for hook in found for program in _programs(hook)))
+    """Return the programs that our hooks run, each once.
+
+    Raises: Broken.
+    """
+    our_hooks = [value for name in hooks.events for _, value in _our_hooks(text, ("hooks", name))]
+    return list(dict.fromkeys(program for hook in our_hooks for program in _programs(hook)))
 
 
 def remove_hooks(text: str, hooks: Hooks) -> str:
-    """A client's text without our hooks."""
+    """Return a client's text without our hooks."""
     for name in hooks.events:
         path = ("hooks", name)
         for index, _ in reversed(_our_hooks(text, path)):
@@ -240,8 +241,9 @@ def remove_hooks(text: str, hooks: Hooks) -> str:
 
 
 def remove_made(text: str, made: Sequence[Keys]) -> str:
-    """A JSON text without those keys that were made for ours and hold nothing now; `version` goes
-    with the last of the rest.
+    """Remove the keys that were created for ours and are empty now.
+
+    `version` is removed if it is the only key left.
     """
     for path in sorted(made, key=len, reverse=True):
         part = jsonc_edit.find(jsonc_edit.read(text), path)
@@ -253,7 +255,11 @@ def remove_made(text: str, made: Sequence[Keys]) -> str:
         ):
             text = jsonc_edit.remove(text, path)
     top = jsonc_edit.read(text)
-    if ("version",) in made and top is not None and [one.key for one in top.parts] == ["version"]:
+    if (
+        ("version",) in made
+        and top is not None
+        and [member.key for member in top.parts] == ["version"]
+    ):
         text = jsonc_edit.remove(text, ("version",))
     return text
 
@@ -261,7 +267,7 @@ def remove_made(text: str, made: Sequence[Keys]) -> str:
 def write_hook(
     hooks: Hooks, event: str, program: str, system: System, profile: str = ""
 ) -> dict[str, object]:
-    """One of our hooks as the client writes one down."""
+    """Return one of our hooks in the shape of the client."""
     command: dict[str, object] = {"type": "command"} if hooks.typed else {}
     line = hook_command(program, event, system, powershell=hooks.powershell)
     command |= {"command": f"{line} --profile {profile}" if profile else line}
@@ -270,9 +276,7 @@ def write_hook(
 
 
 def hook_command(program: str, event: str, system: System, *, powershell: bool = False) -> str:
-    """The line that a client's shell runs: on Windows with slashes that every shell there
-    understands.
-    """
+    """Return the shell command of a hook; on Windows with slashes, which every shell accepts."""
     if system is not System.WINDOWS:
         return f"{shlex.quote(program)} hook {event}"
     plain = program.replace("\\", "/")
@@ -285,18 +289,19 @@ def _our_hooks(text: str, path: Keys) -> list[tuple[int, object]]:
     array = jsonc_edit.find(jsonc_edit.read(text), path)
     if array is None or array.opening != "[":
         return []
-    found = [
+    elements = [
         (index, jsonc_edit.value_of(text, element)) for index, element in enumerate(array.parts)
     ]
-    return [(index, value) for index, value in found if _runs_us(value)]
+    return [(index, value) for index, value in elements if _is_our_hook(value)]
 
 
-def _runs_us(hook: object) -> bool:
+def _is_our_hook(hook: object) -> bool:
     if not isinstance(hook, Mapping):
         return False
     inner = hook.get("hooks")
-    if isinstance(inner, list):  # a group in which somebody put more than ours is theirs
-        return bool(inner) and all(_runs_us(one) for one in inner)
+    # A group with other hooks isn't ours.
+    if isinstance(inner, list):
+        return bool(inner) and all(_is_our_hook(element) for element in inner)
     command = hook.get("command")
     return isinstance(command, str) and _OUR_HOOK.search(command) is not None
 
@@ -306,45 +311,46 @@ def _programs(hook: object) -> list[str]:
         return []
     inner = hook.get("hooks")
     if isinstance(inner, list):
-        return [program for one in inner for program in _programs(one)]
+        return [program for element in inner for program in _programs(element)]
     try:
         words = shlex.split(str(hook.get("command")))
-    except ValueError:  # quotes of a shell that isn't known here
+    # Quoting of an unknown shell.
+    except ValueError:
         return []
     return words[: words.index("hook")][-1:] if "hook" in words else []
 
 
 def _profile(hook: object) -> str:
-    """The profile that a hook of ours is for, "" for none."""
+    """Return the profile of one of our hooks, "" for none."""
     inner = hook.get("hooks") if isinstance(hook, Mapping) else None
     if isinstance(inner, list):
-        return next((name for one in inner if (name := _profile(one))), "")
-    found = _OUR_HOOK.search(str(hook.get("command"))) if isinstance(hook, Mapping) else None
-    return (found["profile"] or "") if found else ""
+        return next((name for element in inner if (name := _profile(element))), "")
+    match = _OUR_HOOK.search(str(hook.get("command"))) if isinstance(hook, Mapping) else None
+    return (match["profile"] or "") if match else ""
 
 
 def _leaves(entry: Mapping[str, object], path: Keys) -> list[tuple[Keys, object]]:
-    """Every value of an entry that isn't an object, by its keys."""
-    found: list[tuple[Keys, object]] = []
+    """Return every value of an entry that isn't an object, by its keys."""
+    leaves: list[tuple[Keys, object]] = []
     for key, value in entry.items():
-        found += (
+        leaves += (
             _leaves(value, (*path, key)) if isinstance(value, Mapping) else [((*path, key), value)]
         )
-    return found
+    return leaves
 
 
-def _reach(value: object, path: Keys) -> object:
+def _value_at(value: object, path: Keys) -> object:
     for key in path:
         value = value.get(key) if isinstance(value, Mapping) else None
     return value
 
 
 def _find_variables(entry: object) -> tuple[Keys, Mapping[str, object]]:
-    """Under which keys of an entry its variables are, and what they say."""
+    """Return the keys and the values of an entry's environment variables."""
     for keys in (("env",), ("environment",), ("transport", "env")):
-        found = _reach(entry, keys)
-        if isinstance(found, Mapping):
-            return keys, found
+        variables = _value_at(entry, keys)
+        if isinstance(variables, Mapping):
+            return keys, variables
     return (), {}
 
 

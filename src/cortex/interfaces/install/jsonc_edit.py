@@ -1,9 +1,10 @@
-"""Editing JSON as text: find the place, splice, and leave every other character as it was.
+"""Edit JSON as text: find the place, splice, and leave every other character as it was.
 
-Reads JSON with comments and trailing commas, a byte order mark, any line ends, and an empty file.
-Where a key is there twice the last one counts, as in every client. Not taken: a parser that keeps
-comments and writes the file again; none is known that keeps everything, and the file isn't ours to
-lay out.
+It reads JSON with comments and trailing commas, a byte order mark, any line ends, and an empty
+file. Of duplicate keys the last one counts, as in every client.
+
+Road not taken: a parser that keeps comments and writes the file again; none is known that keeps
+everything, and the layout of the file isn't ours.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-Keys = tuple[str, ...]  # the way to a value, from the outside in
+# Path to a value, outermost key first.
+Keys = tuple[str, ...]
 
-# Each character can be read in one way only, so a text that isn't JSON takes no longer than one
-# that is.
+# The patterns are unambiguous, so invalid JSON takes no longer to read than valid JSON.
 _SPACE = re.compile(r"(?:[ \t\r\n\ufeff]|//[^\r\n]*|/\*.*?\*/)*", re.DOTALL)
 _STRING = re.compile(r'"[^"\\\x00-\x1f]*(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\x00-\x1f]*)*"')
 _SCALAR = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true|false|null")
@@ -28,7 +29,7 @@ _CLOSING = {"{": "}", "[": "]"}
 
 
 class Broken(ValueError):
-    """A text that isn't JSON, and where that shows."""
+    """Invalid JSON, with its position."""
 
     def __init__(self, text: str, position: int, reason: str) -> None:
         self.line = text.count("\n", 0, position) + 1
@@ -39,22 +40,26 @@ class Broken(ValueError):
 
 @dataclass(slots=True)
 class JsoncPart:
-    """A value in a text: where it is, and what is in it."""
+    """A value in a text: its position and its children."""
 
     start: int
     end: int = 0
-    opening: str = ""  # "{" or "["; "" for a scalar
-    # Members of an object or elements of an array
+    # "{" or "["; "" for a scalar.
+    opening: str = ""
+    # Members of an object or elements of an array.
     parts: list[JsoncPart] = field(default_factory=list)
-    key: str = ""  # of a member
-    key_start: int = 0  # of a member; of an element its own start
-    comma: int = -1  # where the comma behind it is
+    # Key of a member.
+    key: str = ""
+    # Start of the key of a member, or of the element itself.
+    key_start: int = 0
+    # Position of the comma after it, -1 for none.
+    comma: int = -1
 
 
-# The same text is asked about several times, and Claude Code's may have many megabytes
+# The same text is read several times, and that of Claude Code may have many megabytes.
 @lru_cache(maxsize=2)
 def read(text: str) -> JsoncPart | None:
-    """The outermost value of a text; None where there is none but space and comments.
+    """Parse the outermost value of a text; None for only white space and comments.
 
     Raises: Broken.
     """
@@ -72,7 +77,7 @@ def read(text: str) -> JsoncPart | None:
 
 
 def value_of(text: str, part: JsoncPart) -> object:
-    """A part as Python has it."""
+    """Return a part as a Python value."""
     match part.opening:
         case "{":
             return {member.key: value_of(text, member) for member in part.parts}
@@ -83,7 +88,7 @@ def value_of(text: str, part: JsoncPart) -> object:
 
 
 def find(top: JsoncPart | None, path: Keys) -> JsoncPart | None:
-    """The value under a path of keys."""
+    """Return the value under a path of keys."""
     part = top
     for key in path:
         if part is None or part.opening != "{":
@@ -93,10 +98,9 @@ def find(top: JsoncPart | None, path: Keys) -> JsoncPart | None:
 
 
 def put(text: str, path: Keys, value: object) -> tuple[str, tuple[Keys, ...]]:
-    """The text with `value` under the path, and the paths of the objects that had to be made on the
-    way.
+    """Return the text with `value` under the path, and the paths of the objects created for it.
 
-    Raises: Broken, also where something that isn't an object is in the way.
+    Raises: Broken, also where a value on the path isn't an object.
     """
     top = read(text)
     if top is None:
@@ -119,9 +123,7 @@ def put(text: str, path: Keys, value: object) -> tuple[str, tuple[Keys, ...]]:
 
 
 def append(text: str, path: Keys, value: object) -> tuple[str, tuple[Keys, ...]]:
-    """The text with `value` as the last element of the array under the path, which is made where it
-    is missing.
-    """
+    """Append `value` to the array under the path, which is created if it is missing."""
     array = find(read(text), path)
     if array is None:
         changed, made = put(text, path, [value])
@@ -132,9 +134,7 @@ def append(text: str, path: Keys, value: object) -> tuple[str, tuple[Keys, ...]]
 
 
 def remove(text: str, path: Keys, index: int | None = None) -> str:
-    """The text without the member under the path, or without one element of the array there; all
-    comments stay.
-    """
+    """Remove the member under the path, or one element of the array there; comments stay."""
     top = read(text)
     around = find(top, path if index is not None else path[:-1])
     if around is None:
@@ -148,31 +148,32 @@ def remove(text: str, path: Keys, index: int | None = None) -> str:
 
 
 def _skip(text: str, position: int) -> int:
-    found = _SPACE.match(text, position)
-    assert found is not None
-    if text.startswith("/*", found.end()):
-        raise Broken(text, found.end(), "a comment without an end")
-    return found.end()
+    match = _SPACE.match(text, position)
+    assert match is not None
+    if text.startswith("/*", match.end()):
+        raise Broken(text, match.end(), "a comment without an end")
+    return match.end()
 
 
 def _value(text: str, position: int, key: str, key_start: int) -> tuple[JsoncPart, int]:
-    """A whole scalar, or an object or array of which only the opening is read."""
+    """Read a scalar, or only the opening of an object or array."""
     part = JsoncPart(position, key=key, key_start=key_start)
     character = text[position : position + 1]
     if character and character in "{[":
         part.opening = character
         return part, position + 1
-    found = (_STRING if character == '"' else _SCALAR).match(text, position)
-    if found is None:
+    match = (_STRING if character == '"' else _SCALAR).match(text, position)
+    if match is None:
         reason = "an unfinished string" if character == '"' else "a value is missing here"
         raise Broken(text, position, reason)
-    part.end = found.end()
+    part.end = match.end()
     return part, part.end
 
 
 def _step(text: str, position: int, open_parts: list[JsoncPart]) -> int:
-    """Read one more part of the innermost open object or array, or its end; a loop instead of
-    recursion, since files nest.
+    """Read one more part of the innermost open object or array, or its end.
+
+    A loop instead of recursion, since files may nest deeply.
     """
     around = open_parts[-1]
     position = _skip(text, position)
@@ -198,13 +199,13 @@ def _step(text: str, position: int, open_parts: list[JsoncPart]) -> int:
 
 
 def _key(text: str, position: int) -> tuple[str, int]:
-    found = _STRING.match(text, position)
-    if found is None:
+    match = _STRING.match(text, position)
+    if match is None:
         raise Broken(text, position, 'a key in quotes, or "}", is missing here')
-    colon = _skip(text, found.end())
+    colon = _skip(text, match.end())
     if text[colon : colon + 1] != ":":
         raise Broken(text, colon, "':' is missing here")
-    return json.loads(found[0]), _skip(text, colon + 1)
+    return json.loads(match[0]), _skip(text, colon + 1)
 
 
 def _nest(path: Keys, value: object) -> object:
@@ -214,7 +215,7 @@ def _nest(path: Keys, value: object) -> object:
 
 
 def _append_document(text: str, value: object) -> str:
-    """A document behind nothing but space and comments."""
+    """Append a document to a text of white space and comments."""
     body = _render(value, "  ", "", _line_end(text))
     if not text.strip("\ufeff \t\r\n"):
         return ("\ufeff" if text.startswith("\ufeff") else "") + body + _line_end(text)
@@ -232,7 +233,7 @@ def _replace(text: str, part: JsoncPart, value: object) -> str:
 
 
 def _insert(text: str, around: JsoncPart, key: str | None, value: object) -> str:
-    """Put a new last member or element into an object or array, in the layout of its sisters."""
+    """Insert a last member or element into an object or array, in the layout of the others."""
     inner = text[around.start + 1 : around.end - 1]
     end, unit = _line_end(text), _unit(text)
     flat = "\n" not in inner and bool(around.parts)
@@ -243,14 +244,18 @@ def _insert(text: str, around: JsoncPart, key: str | None, value: object) -> str
     rendered = name + _render(value, unit, indent, end, flat=flat)
     if not around.parts:
         if not inner.strip():
-            return f"{text[: around.start + 1]}{end}{indent}{rendered}{end}{_indent_at(text, around.start)}{text[around.end - 1 :]}"
+            return (
+                f"{text[: around.start + 1]}{end}{indent}{rendered}{end}"
+                f"{_indent_at(text, around.start)}{text[around.end - 1 :]}"
+            )
         place = around.start + 1 + len(inner.rstrip())
         closing = (
             "" if "\n" in text[place : around.end - 1] else end + _indent_at(text, around.start)
         )
         return f"{text[:place]}{end}{indent}{rendered}{closing}{text[place:]}"
     last = around.parts[-1]
-    style = "," if last.comma >= 0 else ""  # who writes a comma behind the last one gets it back
+    # A trailing comma is kept.
+    style = "," if last.comma >= 0 else ""
     if flat:
         place = (last.comma + 1) if style else last.end
         return f"{text[:place]}{'' if style else ','} {rendered}{style}{text[place:]}"
@@ -258,7 +263,10 @@ def _insert(text: str, around: JsoncPart, key: str | None, value: object) -> str
     rest = _REST_OF_LINE.match(text, comma)
     place = rest.end() if rest and rest[0].strip() else comma
     closing = "" if "\n" in text[place : around.end - 1] else end + _indent_at(text, around.start)
-    return f"{text[:comma]}{'' if style else ','}{text[comma:place]}{end}{indent}{rendered}{style}{closing}{text[place:]}"
+    return (
+        f"{text[:comma]}{'' if style else ','}{text[comma:place]}{end}{indent}"
+        f"{rendered}{style}{closing}{text[place:]}"
+    )
 
 
 def _cut(text: str, around: JsoncPart, index: int) -> str:
@@ -267,12 +275,14 @@ def _cut(text: str, around: JsoncPart, index: int) -> str:
     if part.comma >= 0:
         between = text[part.end : part.comma]
         end = part.comma + 1
-        kept = between.strip()  # a comment between the value and its comma
+        # A comment between the value and its comma.
+        kept = between.strip()
         kept += _line_end(text) if "//" in kept else ""
     else:
         kept = ""
     rest = _BLANK_REST.match(text, end)
-    if _begins_line(text, start) and rest is not None and not kept:  # its lines are its own, and go
+    # The part has its lines to itself, so they are removed.
+    if _begins_line(text, start) and rest is not None and not kept:
         start = text.rfind("\n", 0, start)
         start = max(start - (text[start - 1 : start] == "\r"), around.start + 1)
         end = rest.end()
@@ -281,7 +291,7 @@ def _cut(text: str, around: JsoncPart, index: int) -> str:
     elif index + 1 < len(around.parts):
         end += len(text[end:]) - len(text[end:].lstrip(" \t"))
     before, after = text[:start], kept + text[end:]
-    # The last one, and no comma behind it: then none behind the new last one
+    # The last part had no trailing comma, so the new last one gets none.
     if index > 0 and part.comma < 0:
         comma = around.parts[index - 1].comma
         before = before[:comma] + before[comma + 1 :]
@@ -292,28 +302,28 @@ def _cut(text: str, around: JsoncPart, index: int) -> str:
 
 
 def _close_up(text: str, opening: int) -> str:
-    """`{ }` and what is left of lines becomes `{}`; comments inside stay where they are."""
+    """Collapse an empty object or array to `{}` or `[]`; comments inside stay."""
     end = opening + 1 + len(text[opening + 1 :]) - len(text[opening + 1 :].lstrip())
     return text[: opening + 1] + text[end:] if text[end : end + 1] in ("}", "]") else text
 
 
 def _render(value: object, unit: str, indent: str, line_end: str, *, flat: bool = False) -> str:
-    """A value as text: objects on lines of their own, lists of scalars on one."""
+    """Render a value: objects on lines of their own, lists of scalars on one line."""
     if not isinstance(value, Mapping | list) or not value:
         return json.dumps(value, ensure_ascii=False)
     if flat or (
-        isinstance(value, list) and not any(isinstance(one, Mapping | list) for one in value)
+        isinstance(value, list) and not any(isinstance(item, Mapping | list) for item in value)
     ):
         return json.dumps(value, ensure_ascii=False)
     inner = indent + unit
     if isinstance(value, Mapping):
         rows = [
-            f"{json.dumps(str(key), ensure_ascii=False)}: {_render(one, unit, inner, line_end)}"
-            for key, one in value.items()
+            f"{json.dumps(str(key), ensure_ascii=False)}: {_render(item, unit, inner, line_end)}"
+            for key, item in value.items()
         ]
         return _enclose("{", rows, "}", indent, inner, line_end)
     return _enclose(
-        "[", [_render(one, unit, inner, line_end) for one in value], "]", indent, inner, line_end
+        "[", [_render(item, unit, inner, line_end) for item in value], "]", indent, inner, line_end
     )
 
 
@@ -336,14 +346,14 @@ def _line_end(text: str) -> str:
 
 
 def _unit(text: str) -> str:
-    found = _INDENT.search(text)
-    if found is None:
+    match = _INDENT.search(text)
+    if match is None:
         return "  "
-    return "\t" if found[1].startswith("\t") else found[1]
+    return "\t" if match[1].startswith("\t") else match[1]
 
 
 def _indent_at(text: str, position: int) -> str:
-    """The white space at the beginning of the line that a position is in."""
+    """Return the white space at the beginning of the line of a position."""
     line = text.rfind("\n", 0, position) + 1
     return text[line : len(text) - len(text[line:].lstrip(" \t"))] if line <= position else ""
 

@@ -1,9 +1,9 @@
-"""Which files change, and how: first a plan that can be shown, then its execution.
+"""Plans of file changes that can be shown first, and their execution.
 
-Nothing is written while planning, and a plan with an error in it is none: of several clients either
-all are changed or none. The bytes before us come back exactly where a file is as we left it; else
-only what is ours is cut out of what is there now. A client may write while the person is being
-asked, so a file that isn't as it was when it was planned is planned again.
+Planning writes nothing, and an error in a plan invalidates all of it: of several clients either all
+are changed or none. The earlier bytes are restored exactly where a file is as we left it; else only
+our part is cut out of the current content. A client may write while the user is being asked, so a
+file that changed since it was planned is planned again.
 """
 
 from __future__ import annotations
@@ -28,36 +28,41 @@ from cortex.interfaces.install.config_entries import Merged, ServerEntry
 from cortex.interfaces.install.jsonc_edit import Broken, Keys
 from cortex.interfaces.install.undo_log import InstallRecord
 
-WORKSPACE = "--workspace"  # before a folder to serve
+# Option that names a folder to serve.
+WORKSPACE = "--workspace"
 
 
 @dataclass(frozen=True, slots=True)
 class InstallOptions:
-    """What to install."""
+    """Options of an installation."""
 
     server: ServerEntry
     hooks: bool = False
-    replace: bool = False  # an entry of our name that isn't ours
-    profile: str = ""  # for hooks; the server has it among its arguments
+    # True to replace a foreign entry of our name.
+    replace: bool = False
+    # Profile of the hooks; the server has it among its arguments.
+    profile: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """One file's change, not done yet."""
+    """A planned change of one file."""
 
     clients: tuple[Client, ...]
     file: Path
     root: Path | None
     before: bytes | None
-    after: bytes | None  # None: the file goes
-    # Plans it for what the file holds by then
+    # None to remove the file.
+    after: bytes | None
+    # Plans the change again for the current content.
     again: Callable[[], Edit] = field(compare=False, repr=False)
     made: tuple[Keys, ...] = ()
-    kept_for: tuple[str, ...] = ()  # other clients that share the file
+    # Other clients that share the file.
+    kept_for: tuple[str, ...] = ()
 
     @property
     def action(self) -> str:
-        """What happens to the file: created, updated, unchanged, removed."""
+        """The effect on the file: created, updated, unchanged, removed."""
         if self.before == self.after:
             return "unchanged"
         if self.before is None:
@@ -65,7 +70,7 @@ class Edit:
         return "removed" if self.after is None else "updated"
 
     def diff(self) -> str:
-        """The change as a unified diff; "" for none."""
+        """Return the change as a unified diff; "" for none."""
         old, new = (
             (content or b"").decode("utf-8", "replace").splitlines(keepends=True)
             for content in (self.before, self.after)
@@ -84,10 +89,9 @@ class Edit:
 def plan_install(
     clients: Sequence[Client], machine: Machine, root: Path | None, wish: InstallOptions
 ) -> list[Edit]:
-    """The changes that connect these clients: the person's files, or with `root` those of a
-    project.
+    """Plan the changes that connect these clients, for the user or the project at `root`.
 
-    Raises: InputError, where a client has no file in a project; ConfigError (CLIENT_FILE_INVALID,
+    Raises: InputError where a client has no file in a project; ConfigError (CLIENT_FILE_INVALID,
     ENTRY_FOREIGN); FileError.
     """
     edits: dict[Path, Edit] = {}
@@ -104,10 +108,10 @@ def plan_install(
         edit = edits.get(file) or _start(file, root)
         add = partial(config_entries.add_entry, client=client, server=server, replace=wish.replace)
         edits[file] = _merge(edit, client, add)
-        beside = hooks_file(client, machine, root)
+        hooks_path = hooks_file(client, machine, root)
         hooks = client.hooks
-        if wish.hooks and hooks is not None and beside is not None:
-            edit = edits.get(beside) or _start(beside, root)
+        if wish.hooks and hooks is not None and hooks_path is not None:
+            edit = edits.get(hooks_path) or _start(hooks_path, root)
             command, system = wish.server.command, machine.system
             add = partial(
                 config_entries.add_hooks,
@@ -116,14 +120,14 @@ def plan_install(
                 system=system,
                 profile=wish.profile,
             )
-            edits[beside] = _merge(edit, client, add)
+            edits[hooks_path] = _merge(edit, client, add)
     return list(edits.values())
 
 
 def plan_change(
     client: Client, file: Path, root: Path | None, change: Callable[[str], Merged]
 ) -> Edit:
-    """The change of what is ours in a client's file: the person's, or that of a project.
+    """Plan a change of our entry in a client's file.
 
     Raises: ConfigError (CLIENT_FILE_INVALID, ENTRY_FOREIGN); FileError.
     """
@@ -133,8 +137,10 @@ def plan_change(
 def plan_uninstall(
     clients: Sequence[Client], machine: Machine, root: Path | None, home: Path, failed: list[str]
 ) -> list[Edit]:
-    """The changes that disconnect these clients; files without anything of ours are left out, and
-    in `failed` is what can't be read.
+    """Plan the changes that disconnect these clients.
+
+    Files without an entry of ours are left out; messages about unreadable files are added to
+    `failed`.
     """
     wanted: dict[Path, list[Client]] = {}
     for client in clients:
@@ -147,14 +153,14 @@ def plan_uninstall(
     for file, leaving in wanted.items():
         try:
             edits.append(_plan_removal(file, tuple(leaving), root, home))
-        # One broken file doesn't keep us in all the others
+        # One broken file doesn't stop the removal from the others.
         except (ConfigError, FileError) as error:
             failed.append(error.message)
     return [edit for edit in edits if edit.action != "unchanged" or edit.kept_for]
 
 
 def renew(edit: Edit) -> Edit:
-    """A planned change as it is for what the file holds now.
+    """Return a planned change for the current content of its file.
 
     Raises: ConfigError (CLIENT_FILE_INVALID, ENTRY_FOREIGN); FileError.
     """
@@ -162,9 +168,9 @@ def renew(edit: Edit) -> Edit:
 
 
 def install(edit: Edit, home: Path) -> Path | None:
-    """Make a planned change; gives the place of the copy of what was there.
+    """Execute a planned change; return the path of the backup.
 
-    Raises: ConfigError, FileError; then the file is as it was.
+    Raises: ConfigError, FileError; the file is unchanged then.
     """
     edit = renew(edit)
     if edit.after is None or edit.action == "unchanged":
@@ -206,9 +212,9 @@ def install(edit: Edit, home: Path) -> Path | None:
 
 
 def uninstall(edits: Sequence[Edit], home: Path) -> None:
-    """Make planned removals; folders that were made for them go where nothing else is in them.
+    """Execute planned removals; remove the folders created for them if they are empty.
 
-    Raises: ConfigError, FileError; then that file is as it was.
+    Raises: ConfigError, FileError; that file is unchanged then.
     """
     folders: set[Path] = set()
     for planned in edits:
@@ -225,19 +231,19 @@ def uninstall(edits: Sequence[Edit], home: Path) -> None:
         folders |= set(known.folders) if known else set()
         undo_log.drop_record(home, edit.file)
     safe_files.remove_folders(folders)
-    _hand_over([folder for folder in folders if folder.exists()], home)
+    _reassign_folders([folder for folder in folders if folder.exists()], home)
 
 
-def _hand_over(folders: Sequence[Path], home: Path) -> None:
-    """Folders of ours that still hold another file of ours: its record takes them over."""
+def _reassign_folders(folders: Sequence[Path], home: Path) -> None:
+    """Assign our folders that still hold another file of ours to the record of that file."""
     for record in list(undo_log.read_records(home)):
-        around = [
+        parents = [
             folder
             for folder in folders
             if record.file.is_relative_to(folder) and folder not in record.folders
         ]
-        if around:
-            undo_log.write_record(home, replace(record, folders=(*around, *record.folders)), None)
+        if parents:
+            undo_log.write_record(home, replace(record, folders=(*parents, *record.folders)), None)
 
 
 def _start(file: Path, root: Path | None) -> Edit:
@@ -267,7 +273,7 @@ def _plan_removal(file: Path, leaving: tuple[Client, ...], root: Path | None, ho
         leaving, file, root, content, content, partial(_plan_removal, file, leaving, root, home)
     )
     known = undo_log.read_record(home, file)
-    # A file that never heard of us may be as broken as it likes
+    # A file without our name isn't parsed, so it may be broken.
     if content is None or NAME.encode() not in content:
         return edit
     names = {client.name for client in leaving}
@@ -279,22 +285,23 @@ def _plan_removal(file: Path, leaving: tuple[Client, ...], root: Path | None, ho
         if before is not None or not known.existed:
             return replace(edit, after=before)
     rest = _without_ours(edit, known)
-    gone = (
+    is_empty = (
         known is not None
         and not known.existed
         and rest.strip(b"\xef\xbb\xbf \t\r\n") in (b"", b"{}")
     )
-    return replace(edit, after=None if gone else rest)
+    return replace(edit, after=None if is_empty else rest)
 
 
 def _without_ours(edit: Edit, known: InstallRecord | None) -> bytes:
-    """What a file holds besides ours."""
+    """Return the content of a file without our entries."""
     content = edit.before or b""
     text = whole = safe_files.read_text(edit.file, content)
     try:
         in_toml = edit.file.suffix == ".toml"
         for client in edit.clients:
-            if in_toml == (client.format is ConfigFormat.TOML):  # hooks are JSON in every client
+            # Hooks are JSON in every client.
+            if in_toml == (client.format is ConfigFormat.TOML):
                 text = config_entries.remove_entry(text, client)
             if client.hooks is not None and not in_toml:
                 text = config_entries.remove_hooks(text, client.hooks)
@@ -306,7 +313,7 @@ def _without_ours(edit: Edit, known: InstallRecord | None) -> bytes:
 
 
 def _remember_clients(edit: Edit, home: Path) -> None:
-    """A further client that shares an unchanged file."""
+    """Record a further client that shares an unchanged file."""
     known = undo_log.read_record(home, edit.file)
     names = {client.name for client in edit.clients}
     if known is not None and not names <= set(known.clients):

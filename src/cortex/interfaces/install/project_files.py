@@ -1,9 +1,8 @@
-"""A project's own files: the entry that its people share in .mcp.json, and the lines in .gitignore
-that keep our store out of git.
+"""A project's own files: the shared entry in .mcp.json, and our lines in .gitignore.
 
-What is written here is committed: no secret, and no path of this machine unless nothing else works
-here. A project that already says what git does with .cortex/, or that tracks files in it, has
-decided; its .gitignore is left alone.
+These files are committed: they have no secret, and no path of this machine unless nothing else
+works here. A project that already has rules for .cortex/, or that tracks files in it, has decided;
+its .gitignore is left alone.
 """
 
 from __future__ import annotations
@@ -27,13 +26,14 @@ from cortex.interfaces.install.plans import Edit, InstallOptions, install, plan_
 from cortex.interfaces.install.undo_log import InstallRecord
 
 IGNORED = (f"{STORE_FOLDER}/*", f"!{STORE_FOLDER}/config.yml", f"!{STORE_FOLDER}/config.json")
-NAME_ON_PATH = "cortex"  # of the command, the same on every machine
+# Name of the command, the same on every machine.
+NAME_ON_PATH = "cortex"
 PROFILE = "--profile"
 
 
 @dataclass(frozen=True, slots=True)
 class ProjectWrite:
-    """The names of the files that changed, and what a person should know about them."""
+    """The names of the changed files, and notes about them for the user."""
 
     files: tuple[str, ...]
     notes: tuple[str, ...] = ()
@@ -44,14 +44,16 @@ def write_project_files(
 ) -> ProjectWrite:
     """Write or merge `.mcp.json` and `.gitignore` of the project at `root`.
 
-    `program` is the full path of the command, for an entry of a machine that has it on no PATH.
+    `program` is the full path of the command, for a machine that doesn't have it on the PATH.
+
     Raises: ConfigError (CLIENT_FILE_INVALID, ENTRY_FOREIGN); FileError.
     """
     written: list[str] = []
     notes: list[str] = []
     if mcp:
         client = find_client("claude-code")
-        machine = Machine(root, this_system())  # the files of a person aren't asked for
+        # Only the files of the project are used, so the home doesn't matter.
+        machine = Machine(root, this_system())
         server = _server(root, client, machine, program, profile, notes)
         (edit,) = plan_install([client], machine, root, InstallOptions(server))
         if edit.action != "unchanged":
@@ -67,12 +69,13 @@ def write_project_files(
 def _server(
     root: Path, client: Client, machine: Machine, program: str, profile: str, notes: list[str]
 ) -> ServerEntry:
-    """The server of the project's entry: one that is there keeps its command and arguments, and
-    gets the profile.
+    """Return the server of the project's entry.
+
+    An existing entry keeps its command and arguments, and gets the profile.
     """
     file = entry_file(client, machine, root)
     assert file is not None
-    present = _present(file, root, client)
+    present = _present_server(file, root, client)
     if present is not None:
         server = present
     else:
@@ -85,10 +88,9 @@ def _server(
 
 
 def project_command(root: Path, targets: Sequence[Path], program: str) -> tuple[str, str]:
-    """The command for entries in files of the project at `root`, and what a person should know
-    about it.
+    """Return the command for entries in files of a project, and a note for the user.
 
-    Plain `cortex`, which is right on every machine that has it on its PATH. Where this one hasn't,
+    It is plain `cortex`, which works on every machine that has it on its PATH. If this one hasn't,
     it is `program`, the full path, unless one of the files is committed.
     """
     if not program or shutil.which(NAME_ON_PATH):
@@ -101,24 +103,24 @@ def project_command(root: Path, targets: Sequence[Path], program: str) -> tuple[
             f"`{NAME_ON_PATH}`, which {listed} starts, is not on the PATH: put {folder} on it.",
         )
     return program, (
-        f"`{NAME_ON_PATH}` is not on the PATH: {listed} has its full path, which is of this machine only. "
+        f"`{NAME_ON_PATH}` is not on the PATH: {listed} has its full path, "
+        "which is of this machine only. "
         f"Before you commit it, put {folder} on the PATH, remove the entry and run this again."
     )
 
 
-def _present(file: Path, root: Path, client: Client) -> ServerEntry | None:
-    """How the entry that is there starts Cortex; None where there is none of ours, or the file
-    can't be read.
-    """
+def _present_server(file: Path, root: Path, client: Client) -> ServerEntry | None:
+    """Return the server of our present entry; None for none of ours or an unreadable file."""
     try:
         entry = read_entry(files.read_text(file, files.read(file, root) or b""), client)
-    except Broken:  # planning says where
+    # Planning reports the position of the error.
+    except Broken:
         return None
     return read_server(entry) if is_ours(entry) else None
 
 
 def _with_profile(arguments: tuple[str, ...], profile: str) -> tuple[str, ...]:
-    """The arguments with this profile in place of another, or after all others."""
+    """Return the arguments with this profile in place of another, or added at the end."""
     kept: list[str] = []
     words = iter(arguments)
     for word in words:
@@ -130,8 +132,9 @@ def _with_profile(arguments: tuple[str, ...], profile: str) -> tuple[str, ...]:
 
 
 def plan_ignore_removals(home: Path, failed: list[str], root: Path | None = None) -> list[Edit]:
-    """The changes that take our lines out of the .gitignore of every project, or of one; in
-    `failed` is what can't be read.
+    """Plan the removal of our lines from the .gitignore of every project, or of one.
+
+    Messages about unreadable files are added to `failed`.
     """
     edits: list[Edit] = []
     for record in undo_log.read_records(home):
@@ -139,14 +142,17 @@ def plan_ignore_removals(home: Path, failed: list[str], root: Path | None = None
             continue
         try:
             edits.append(plan_ignore_removal(record, home))
-        # One such list doesn't keep us in everything else
+        # One unreadable file doesn't stop the removal from the others.
         except (ConfigError, FileError) as error:
             failed.append(error.message)
     return [edit for edit in edits if edit.action != "unchanged"]
 
 
 def plan_ignore_removal(record: InstallRecord, home: Path) -> Edit:
-    """The change that takes our lines out of a .gitignore again. Raises: FileError."""
+    """Plan the removal of our lines from a .gitignore.
+
+    Raises: FileError.
+    """
     content = files.read(record.file, record.root)
     edit = Edit(
         (), record.file, record.root, content, content, partial(plan_ignore_removal, record, home)
@@ -155,7 +161,8 @@ def plan_ignore_removal(record: InstallRecord, home: Path) -> Edit:
         return edit
     if undo_log.digest(content) == record.written:
         before = undo_log.read_backup(home, record.file) if record.existed else None
-        if before is not None or not record.existed:  # a lost copy doesn't make the file ours
+        # A lost backup doesn't mean that the file is ours.
+        if before is not None or not record.existed:
             return replace(edit, after=before)
     ours = {line.encode() for line in IGNORED}
     rest = b"".join(line for line in content.splitlines(keepends=True) if line.strip() not in ours)
@@ -163,7 +170,7 @@ def plan_ignore_removal(record: InstallRecord, home: Path) -> Edit:
 
 
 def _write_ignore_lines(root: Path, home: Path) -> bool:
-    """Add our lines to .gitignore where nobody has decided yet; true if that changed it."""
+    """Add our lines to .gitignore if it has no rule for them; true if that changed it."""
     file = root / ".gitignore"
     content = files.read(file, root)
     present = content or b""
@@ -172,8 +179,8 @@ def _write_ignore_lines(root: Path, home: Path) -> bool:
     if git.tracks(root, STORE_FOLDER):
         return False
     lines = present.decode("utf-8", "surrogateescape").removeprefix("\ufeff").splitlines()
-    # Asked of the lines, not of git: the .gitignore in .cortex/ is ours, and a person's own list is
-    # not the project's.
+    # Checks the lines instead of asking git: the .gitignore in .cortex/ is ours, and the user's
+    # global ignore file isn't the project's.
     patterns = Patterns(lines)
     if (
         patterns.verdict(STORE_FOLDER, True) is not None
@@ -190,20 +197,18 @@ def _write_ignore_lines(root: Path, home: Path) -> bool:
 
 
 def _add_missing_exceptions(file: Path, root: Path, content: bytes, home: Path) -> bool:
-    """Complete the lines that an earlier version wrote, which kept a file out of git that is meant
-    to be committed.
-    """
+    """Complete lines of an earlier version, which ignored a file meant to be committed."""
     lines = content.splitlines(keepends=True)
     written = [line.strip() for line in lines]
     first, *exceptions = (line.encode() for line in IGNORED)
     missing = [line for line in exceptions if line not in written]
     if first not in written or not missing or len(missing) == len(exceptions):
         return False
-    place = max(written.index(line) for line in exceptions if line in written) + 1
+    position = max(written.index(line) for line in exceptions if line in written) + 1
     end = b"\r\n" if b"\r\n" in content else b"\n"
-    if not lines[place - 1].endswith(b"\n"):
-        lines[place - 1] += end
-    after = b"".join([*lines[:place], *(line + end for line in missing), *lines[place:]])
+    if not lines[position - 1].endswith(b"\n"):
+        lines[position - 1] += end
+    after = b"".join([*lines[:position], *(line + end for line in missing), *lines[position:]])
     known = undo_log.read_record(home, file)
     if known is not None and known.written == undo_log.digest(content):
         undo_log.write_record(home, replace(known, written=undo_log.digest(after)), None)

@@ -1,8 +1,7 @@
-"""Reading and writing other people's files: whole, at once, through links, with their mode, and
-never outside a project.
+"""Read and write files of other programs: atomically, through links, within a project.
 
-Knows nothing of clients. Bytes in, bytes out: line ends and byte order marks are whoever's file it
-is.
+Knows nothing of clients. Bytes in, bytes out: line ends and byte order marks are kept, and so is
+the file mode.
 """
 
 from __future__ import annotations
@@ -16,13 +15,14 @@ from pathlib import Path
 
 from cortex.base.errors import ConfigError, CortexError, FileError, code_of, error_of
 
-MAX_BYTES = 64_000_000  # Claude Code keeps the history of every project in its file
+# Claude Code keeps the history of every project in its file.
+MAX_BYTES = 64_000_000
 
 
 def read(file: Path, within: Path | None = None) -> bytes | None:
-    """What a file holds, None where there is none.
+    """Return the content of a file, None where there is none.
 
-    Raises: FileError, where it can't be read, isn't a file, or is a link out of `within`.
+    Raises: FileError for an unreadable file, a non-file, or a link out of `within`.
     """
     real = _target(file, within)
     try:
@@ -48,7 +48,7 @@ def read(file: Path, within: Path | None = None) -> bytes | None:
 
 
 def read_text(file: Path, content: bytes) -> str:
-    """A file's bytes as text, with all line ends as they are.
+    """Decode a file's bytes, with all line ends as they are.
 
     Raises: ConfigError (CLIENT_FILE_INVALID).
     """
@@ -63,20 +63,21 @@ def read_text(file: Path, content: bytes) -> str:
 
 
 def write(file: Path, content: bytes, within: Path | None = None, *, private: bool = False) -> None:
-    """Replace a file's content in one step; a link stays one, the mode stays, missing folders are
-    made.
+    """Replace the content of a file atomically; links and the mode stay.
 
-    Raises: FileError, PERMISSION_DENIED or DISK_FULL among them; then the file is as it was.
+    Missing folders are created.
+
+    Raises: FileError, including PERMISSION_DENIED and DISK_FULL; the file is unchanged then.
     """
     real = _target(file, within)
     try:
         os.makedirs(real.parent, mode=0o700 if private else 0o777, exist_ok=True)
         mode = _mode(real, private)
-        number, name = tempfile.mkstemp(
+        descriptor, name = tempfile.mkstemp(
             prefix=f".{real.name[:40]}-", suffix=".tmp", dir=real.parent
         )
         try:
-            with open(number, "wb") as target:
+            with open(descriptor, "wb") as target:
                 target.write(content)
                 target.flush()
                 os.fsync(target.fileno())
@@ -91,7 +92,7 @@ def write(file: Path, content: bytes, within: Path | None = None, *, private: bo
 
 
 def delete(file: Path, within: Path | None = None) -> None:
-    """Remove a file that we made; a link to it stays."""
+    """Remove a file that we created; a link to it stays."""
     try:
         os.unlink(_target(file, within))
     except FileNotFoundError:
@@ -101,24 +102,28 @@ def delete(file: Path, within: Path | None = None) -> None:
 
 
 def missing_folders(file: Path) -> tuple[Path, ...]:
-    """The folders that writing a file will make, the outermost first."""
-    found: list[Path] = []
+    """Return the folders that writing a file will create, outermost first."""
+    folders: list[Path] = []
     folder = Path(os.path.realpath(file)).parent
     while not folder.exists():
-        found.append(folder)
+        folders.append(folder)
         folder = folder.parent
-    return tuple(reversed(found))
+    return tuple(reversed(folders))
 
 
 def remove_folders(folders: Iterable[Path]) -> None:
-    """Remove those of the folders that are empty, the innermost first."""
-    for folder in sorted(folders, key=lambda one: len(one.parts), reverse=True):
-        with suppress(OSError):  # somebody put something into it, or it is gone
+    """Remove those of the folders that are empty, innermost first."""
+    for folder in sorted(folders, key=lambda path: len(path.parts), reverse=True):
+        # The folder isn't empty, or it is gone.
+        with suppress(OSError):
             os.rmdir(folder)
 
 
 def _target(file: Path, within: Path | None) -> Path:
-    """The real file behind links."""
+    """Resolve a file through links.
+
+    Raises: FileError (PATH_OUTSIDE).
+    """
     real = Path(os.path.realpath(file))
     if within is not None and not real.is_relative_to(os.path.realpath(within)):
         message = f"{file} is a link that leaves the project"
@@ -135,7 +140,8 @@ def _mode(real: Path, private: bool) -> int:
         pass
     if private:
         return 0o600
-    mask = os.umask(0o077)  # the only way to read it
+    # Setting the mask is the only way to read it.
+    mask = os.umask(0o077)
     os.umask(mask)
     return 0o666 & ~mask
 

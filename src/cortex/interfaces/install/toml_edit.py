@@ -1,9 +1,9 @@
-"""Editing TOML as text: one table with simple values is appended, changed or removed; every other
-character stays.
+"""Edit TOML as text: add, change or remove one table and keep every other character.
 
-Reads just enough to know where tables and assignments begin and end (strings over several lines,
-brackets, comments); what a text means is asked of the standard library, before and after. Not
-taken: tomlkit, a dependency for one table.
+It reads just enough to know where tables and assignments begin and end (strings over several lines,
+brackets, comments); the standard library parses the text before and after.
+
+Road not taken: tomlkit, a dependency for one table.
 """
 
 from __future__ import annotations
@@ -26,17 +26,19 @@ _PLACE = re.compile(r"\(at line (\d+), column (\d+)\)")
 
 @dataclass(frozen=True, slots=True)
 class TomlStatement:
-    """A table's heading or an assignment, with the lines that it takes."""
+    """A table heading or an assignment, with its position in the text."""
 
     start: int
-    end: int  # behind the line's end
+    # After the line end.
+    end: int
     heading: bool
     keys: Keys
-    value: int = 0  # where an assignment's value begins
+    # Start of the value of an assignment.
+    value: int = 0
 
 
 def parse(text: str) -> Mapping[str, object]:
-    """What a text means.
+    """Parse a text.
 
     Raises: Broken.
     """
@@ -46,12 +48,12 @@ def parse(text: str) -> Mapping[str, object]:
         place = _PLACE.search(str(error))
         lines = text.split("\n")
         line, column = (int(place[1]), int(place[2])) if place else (len(lines), 1)
-        position = sum(len(one) + 1 for one in lines[: line - 1]) + column - 1
+        position = sum(len(row) + 1 for row in lines[: line - 1]) + column - 1
         raise Broken(text, min(position, len(text)), str(error).partition(" (at ")[0]) from None
 
 
 def put_table(text: str, path: Keys, values: Mapping[str, object]) -> str:
-    """The text with a table at `path` that holds these values; what else is in the table stays.
+    """Return the text with these values in the table at `path`; its other values stay.
 
     Raises: Broken, also where the table can't be written on lines of its own.
     """
@@ -68,8 +70,8 @@ def put_table(text: str, path: Keys, values: Mapping[str, object]) -> str:
     if heading is None:
         gap = "" if not text.strip("\ufeff") else end if text.endswith("\n") else end * 2
         lines = [
-            f"[{'.'.join(map(_name, path))}]",
-            *(f"{_name(key)} = {_write(one)}" for key, one in values.items()),
+            f"[{'.'.join(map(_quote_key, path))}]",
+            *(f"{_quote_key(key)} = {_write(value)}" for key, value in values.items()),
         ]
         changed = text + gap + end.join(lines) + end
     else:
@@ -79,7 +81,7 @@ def put_table(text: str, path: Keys, values: Mapping[str, object]) -> str:
 
 
 def remove_table(text: str, path: Keys) -> str:
-    """The text without what is at `path`, the tables in it, and the blank line before it."""
+    """Return the text without the table at `path`, its subtables and the blank line before."""
     parse(text)
     cuts: list[tuple[int, int]] = []
     table: Keys = ()
@@ -93,8 +95,7 @@ def remove_table(text: str, path: Keys) -> str:
             cuts.append((statement.start, statement.end))
     for start, stop in reversed(cuts):
         before = text[:start]
-        # Not `$`, which matches before a last line end, too: the line end of the line above would
-        # go.
+        # Not `$`, which also matches before a final line end and would remove the one above.
         if re.search(r"(?:^|\n)[ \t]*\r?\n\Z", before):
             before = re.sub(r"[ \t]*\r?\n\Z", "", before)
         text = before + text[stop:]
@@ -102,25 +103,27 @@ def remove_table(text: str, path: Keys) -> str:
 
 
 def _change_table(text: str, heading: TomlStatement, values: Mapping[str, object], end: str) -> str:
-    """Set values in a table that is there."""
+    """Set values in an existing table."""
     assignments: dict[str, TomlStatement] = {}
     inside = False
-    for one in _statements(text):
-        if one.heading:
-            inside = one.start == heading.start
-        elif inside and len(one.keys) == 1:
-            assignments[one.keys[0]] = one
+    for statement in _statements(text):
+        if statement.heading:
+            inside = statement.start == heading.start
+        elif inside and len(statement.keys) == 1:
+            assignments[statement.keys[0]] = statement
     missing = [key for key in values if key not in assignments]
     edits = [
         (
             heading.end,
             heading.end,
-            "".join(f"{_name(key)} = {_write(values[key])}{end}" for key in missing),
+            "".join(f"{_quote_key(key)} = {_write(values[key])}{end}" for key in missing),
         )
     ]
-    for key, one in assignments.items():
+    for key, statement in assignments.items():
         if key in values:
-            edits.append((one.value, _end_of_value(text, one.value), _write(values[key])))
+            edits.append(
+                (statement.value, _end_of_value(text, statement.value), _write(values[key]))
+            )
     for start, stop, new in sorted(edits, reverse=True):
         gap = end if new and start == heading.end and not text[:start].endswith("\n") else ""
         text = text[:start] + gap + new + text[stop:]
@@ -130,28 +133,31 @@ def _change_table(text: str, heading: TomlStatement, values: Mapping[str, object
 def _check(
     before: Mapping[str, object], changed: str, path: Keys, values: Mapping[str, object]
 ) -> None:
-    """That the change is what was meant, and nothing else."""
+    """Check that a change had exactly the intended effect.
+
+    Raises: Broken.
+    """
     try:
         after = parse(changed)
     except Broken as error:
         reason = f"[{'.'.join(path)}] can't be added as a table of its own ({error.reason})"
         raise Broken(changed, 0, reason) from None
-    wanted = _with(before, path, values)
+    wanted = _with_values(before, path, values)
     if after != wanted:
         raise Broken(
             changed, 0, f"[{'.'.join(path)}] can't be changed in the way that it is written"
         )
 
 
-def _with(content: object, path: Keys, values: Mapping[str, object]) -> dict[str, object]:
+def _with_values(content: object, path: Keys, values: Mapping[str, object]) -> dict[str, object]:
     base: dict[str, object] = dict(content) if isinstance(content, Mapping) else {}
     if not path:
         return base | dict(values)
-    return base | {path[0]: _with(base.get(path[0]), path[1:], values)}
+    return base | {path[0]: _with_values(base.get(path[0]), path[1:], values)}
 
 
 def _statements(text: str) -> Iterator[TomlStatement]:
-    """Every heading and assignment of a text that is known to be TOML."""
+    """Yield every heading and assignment of a valid TOML text."""
     position = 1 if text.startswith("\ufeff") else 0
     while position < len(text):
         line_end = text.find("\n", position)
@@ -163,7 +169,7 @@ def _statements(text: str) -> Iterator[TomlStatement]:
         if text[start] == "[":
             brackets = 2 if text.startswith("[[", start) else 1
             keys, _ = _keys(text, start + brackets)
-            # An array of tables is nobody's table: "[[a]]" never equals the path of "[a]".
+            # An array of tables is no plain table: "[[a]]" never equals the path of "[a]".
             yield TomlStatement(position, line_end, True, (*keys, "[]") if brackets == 2 else keys)
             position = line_end
             continue
@@ -176,10 +182,10 @@ def _statements(text: str) -> Iterator[TomlStatement]:
 
 
 def _keys(text: str, position: int) -> tuple[Keys, int]:
-    """A dotted key, and where it ends."""
+    """Parse a dotted key; return its parts and its end."""
     keys: list[str] = []
-    while found := _KEY.match(text, position):
-        bare, quoted, literal = found.groups()
+    while match := _KEY.match(text, position):
+        bare, quoted, literal = match.groups()
         keys.append(
             bare
             if bare is not None
@@ -187,7 +193,7 @@ def _keys(text: str, position: int) -> tuple[Keys, int]:
             if literal is not None
             else tomllib.loads(f'key = "{quoted}"')["key"]
         )
-        position = found.end()
+        position = match.end()
         if text[position : position + 1] != ".":
             break
         position += 1
@@ -195,16 +201,17 @@ def _keys(text: str, position: int) -> tuple[Keys, int]:
 
 
 def _end_of_value(text: str, position: int) -> int:
-    """Where a value ends: behind its last bracket or its string, or before a comment or the line's
-    end.
+    """Return the end of a value.
+
+    That is after its last bracket or its string, or before a comment or the line end.
     """
     depth = 0
     end = position
     while position < len(text):
         character = text[position]
         if character in "\"'":
-            found = _STRINGS.match(text, position)
-            position = end = found.end() if found else len(text)
+            match = _STRINGS.match(text, position)
+            position = end = match.end() if match else len(text)
             continue
         if character == "#":
             if depth == 0:
@@ -222,10 +229,10 @@ def _end_of_value(text: str, position: int) -> int:
     return end
 
 
-def _name(key: str) -> str:
+def _quote_key(key: str) -> str:
     return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else json.dumps(key)
 
 
 def _write(value: object) -> str:
-    """A string or a list of strings: JSON's form of these is TOML's."""
+    """Render a string or a list of strings: JSON and TOML share the syntax."""
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,9 +1,8 @@
-"""What was there before: for every file that we changed a record, and a copy of its bytes, in a
-folder of Cortex's home.
+"""Undo log: a record and a copy of the earlier bytes of every changed file.
 
 One record per file, so that two commands at once never write the same one. The copies are not
-beside the files: some hold other programs' keys, and a copy in a project would be committed. A lost
-record costs exactness only: then what is ours is cut out.
+beside the files: some hold keys of other programs, and a copy in a project would be committed. If a
+record is lost, only our part is cut out of the file.
 """
 
 from __future__ import annotations
@@ -24,29 +23,33 @@ FOLDER = "installed"
 
 @dataclass(frozen=True, slots=True)
 class InstallRecord:
-    """A file of another program that has something of ours in it."""
+    """A file of another program that has an entry of ours."""
 
     file: Path
-    root: Path | None  # the project that it belongs to
+    # The project that it belongs to.
+    root: Path | None
     clients: tuple[str, ...]
     existed: bool
-    written: str  # the hash of what we wrote
-    folders: tuple[Path, ...]  # that we made
-    made: tuple[Keys, ...]  # keys that we made around ours
+    # Hash of the content that we wrote.
+    written: str
+    # Folders that we created.
+    folders: tuple[Path, ...]
+    # Keys that we created around ours.
+    made: tuple[Keys, ...]
 
 
 def digest(content: bytes) -> str:
-    """What tells whether a file is as we left it."""
+    """Return the hash that shows if a file is as we left it."""
     return hashlib.sha256(content).hexdigest()
 
 
 def read_record(home: Path, file: Path) -> InstallRecord | None:
-    """The record of a file, None where there is none that can be read."""
-    return _read(_place(home, file))
+    """Return the record of a file, None where there is no readable one."""
+    return _read(_record_path(home, file))
 
 
 def read_records(home: Path) -> Iterator[InstallRecord]:
-    """All records, in a fixed order."""
+    """Yield all records, in a fixed order."""
     for place in sorted((home / FOLDER).glob("*.json")):
         record = _read(place)
         if record is not None:
@@ -54,13 +57,13 @@ def read_records(home: Path) -> Iterator[InstallRecord]:
 
 
 def read_backup(home: Path, file: Path) -> bytes | None:
-    """The bytes that a file had before us."""
-    return safe_files.read(_place(home, file).with_suffix(".backup"))
+    """Return the bytes that a file had before our change."""
+    return safe_files.read(_record_path(home, file).with_suffix(".backup"))
 
 
 def write_record(home: Path, record: InstallRecord, before: bytes | None) -> Path | None:
-    """Remember a file before it is changed; gives the place of the copy."""
-    place = _place(home, record.file)
+    """Record a file before it is changed; return the path of the backup."""
+    place = _record_path(home, record.file)
     backup = place.with_suffix(".backup")
     if before is not None:
         safe_files.write(backup, before, private=True)
@@ -74,14 +77,14 @@ def write_record(home: Path, record: InstallRecord, before: bytes | None) -> Pat
 
 
 def drop_record(home: Path, file: Path) -> None:
-    """Forget a file, and its copy."""
-    place = _place(home, file)
+    """Remove the record of a file and its backup."""
+    place = _record_path(home, file)
     safe_files.delete(place)
     safe_files.delete(place.with_suffix(".backup"))
     safe_files.remove_folders((place.parent,))
 
 
-def _place(home: Path, file: Path) -> Path:
+def _record_path(home: Path, file: Path) -> Path:
     return home / FOLDER / f"{hash_bytes(os.fsencode(os.path.abspath(file))).hex()}.json"
 
 
@@ -97,8 +100,8 @@ def _read(place: Path) -> InstallRecord | None:
             clients=tuple(body["clients"]),
             existed=bool(body["existed"]),
             written=str(body["written"]),
-            folders=tuple(Path(one) for one in body["folders"]),
-            made=tuple(tuple(one) for one in body["made"]),
+            folders=tuple(Path(folder) for folder in body["folders"]),
+            made=tuple(tuple(keys) for keys in body["made"]),
         )
     except (ValueError, KeyError, TypeError):
         return None

@@ -1,11 +1,9 @@
-"""Everything of ours on a machine, and removing it: entries and hooks in clients' files, Cortex's
-home, the stores in projects.
+"""Find and remove everything of ours: client entries and hooks, the home, project stores.
 
-By name, never a folder as it stands: whatever lies between our files and isn't called like one of
-them stays, and so do links, since what they point to isn't ours. Settings that a project shares
-(.cortex/config.yml) are the project's, and the records of a Core that is served from here are a
-team's. Where CORTEX_HOME is the person's home folder or one around it, names aren't proof enough,
-and nothing in it is touched but our store.
+By file name, never a whole folder: any other file between ours stays, and so do links, since their
+targets aren't ours. Settings that a project shares (.cortex/config.yml) belong to the project, and
+the records of a Core served from here to a team. Where CORTEX_HOME is the user's home folder or a
+parent of it, file names aren't proof enough, and only our store is removed.
 """
 
 from __future__ import annotations
@@ -50,7 +48,8 @@ HOME_FOLDERS = (
     "backups",
     LAST_SETTINGS_FOLDER,
 )
-STORES_OF_FOLDERS = ("projects", "chunks")  # each named by a hash
+# Folders of stores, each named by a hash.
+STORES_OF_FOLDERS = ("projects", "chunks")
 OF_A_CORE = ("core", "core-replica")
 _HASHED = re.compile(r"[0-9a-f]{32}")
 
@@ -59,38 +58,44 @@ _HASHED = re.compile(r"[0-9a-f]{32}")
 class Trace:
     """A file or folder of ours."""
 
-    kind: str  # home, store, other
+    # home, store or other.
+    kind: str
     path: Path
     bytes: int
 
 
 @dataclass(frozen=True, slots=True)
 class Traces:
-    """Everything of ours that was found."""
+    """Everything of ours on a machine."""
 
-    edits: tuple[Edit, ...]  # clients' files
+    # Changes of clients' files.
+    edits: tuple[Edit, ...]
     places: tuple[Trace, ...]
-    folders: tuple[Path, ...]  # that go where nothing else is left in them
-    failed: tuple[str, ...] = ()  # files that can't be read
-    kept: tuple[Path, ...] = ()  # what a team has here
+    # Folders that are removed if they are empty then.
+    folders: tuple[Path, ...]
+    # Messages about unreadable files.
+    failed: tuple[str, ...] = ()
+    # Stores of a Core, which are kept.
+    kept: tuple[Path, ...] = ()
 
 
 def find_profiles(home: Path) -> list[Path]:
-    """The homes of a home's profiles, links left out."""
-    return [home / "profiles" / name for name in _names(home / "profiles")]
+    """Return the homes of all profiles, without links."""
+    return [home / "profiles" / name for name in _folder_names(home / "profiles")]
 
 
 def find_traces(
     machine: Machine, home: Path, projects: Iterable[Path] = (), others: Iterable[Path] = ()
 ) -> Traces:
-    """Look for everything of ours: `projects` are further roots to look at, `others` files
-    elsewhere (sockets, logs).
+    """Find everything of ours.
+
+    `projects` are additional project roots, `others` files elsewhere (sockets, logs).
     """
     known = list(undo_log.read_records(home))
     failed: list[str] = []
     edits = plans.plan_uninstall(CLIENTS, machine, None, home, failed)
     roots = dict.fromkeys(
-        [*(one.root for one in known if one.root), *(root.resolve() for root in projects)]
+        [*(record.root for record in known if record.root), *(root.resolve() for root in projects)]
     )
     for root in roots:
         edits += plans.plan_uninstall(CLIENTS, machine, root, home, failed)
@@ -103,15 +108,15 @@ def find_traces(
     places += [
         Trace("other", other, bytes_on_disk(other))
         for other in others
-        if os.path.lexists(other) and not (other.is_dir() and _is_around(home, machine))
+        if os.path.lexists(other) and not (other.is_dir() and _contains_user_home(home, machine))
     ]
     kept = [profile / name for profile in (home, *find_profiles(home)) for name in OF_A_CORE]
-    of_a_team = (one for one in kept if (one / "cortex.db").is_file())
-    return Traces(tuple(edits), tuple(places), tuple(folders), tuple(failed), tuple(of_a_team))
+    team_stores = (store for store in kept if (store / "cortex.db").is_file())
+    return Traces(tuple(edits), tuple(places), tuple(folders), tuple(failed), tuple(team_stores))
 
 
 def remove_traces(traces: Traces, home: Path, stop: Callable[[], None]) -> list[str]:
-    """Remove what was found; gives what couldn't be, with the reason.
+    """Remove the traces; return messages about failures.
 
     `stop` ends the process that uses the stores.
     """
@@ -125,7 +130,8 @@ def remove_traces(traces: Traces, home: Path, stop: Callable[[], None]) -> list[
     for trace in traces.places:
         try:
             if trace.path.is_dir() and not trace.path.is_symlink():
-                shutil.rmtree(trace.path)  # never goes through a link
+                # Never follows a link.
+                shutil.rmtree(trace.path)
             else:
                 trace.path.unlink(missing_ok=True)
         except OSError as error:
@@ -136,26 +142,28 @@ def remove_traces(traces: Traces, home: Path, stop: Callable[[], None]) -> list[
 
 
 def _find_home(home: Path, machine: Machine, folders: list[Path]) -> list[Trace]:
-    """Our files in Cortex's home, and in those of its profiles."""
-    if _is_around(home, machine):
+    """Find our files in Cortex's home, and in those of its profiles."""
+    if _contains_user_home(home, machine):
         return _find(home, ("cortex.db", "cortex.db-*"), (undo_log.FOLDER,), "home", [])
-    found: list[Trace] = []
+    traces: list[Trace] = []
     for profile in find_profiles(home):
-        found += _find_home(profile, machine, folders)
+        traces += _find_home(profile, machine, folders)
     for kind in STORES_OF_FOLDERS:
-        stores = [home / kind / name for name in _names(home / kind) if _HASHED.fullmatch(name)]
-        found += [Trace("store", store, bytes_on_disk(store)) for store in stores]
+        stores = [
+            home / kind / name for name in _folder_names(home / kind) if _HASHED.fullmatch(name)
+        ]
+        traces += [Trace("store", store, bytes_on_disk(store)) for store in stores]
     folders += [home / name for name in ("profiles", *STORES_OF_FOLDERS)]
-    return found + _find(home, HOME_FILES, HOME_FOLDERS, "home", folders)
+    return traces + _find(home, HOME_FILES, HOME_FOLDERS, "home", folders)
 
 
-def _is_around(home: Path, machine: Machine) -> bool:
-    """Whether CORTEX_HOME is the person's home folder, or a folder around it."""
+def _contains_user_home(home: Path, machine: Machine) -> bool:
+    """True where CORTEX_HOME is the user's home folder, or a parent of it."""
     return machine.home.resolve().is_relative_to(home.resolve())
 
 
-def _names(folder: Path) -> list[str]:
-    """The folders in a folder, links left out."""
+def _folder_names(folder: Path) -> list[str]:
+    """Return the names of the folders in a folder, without links."""
     if folder.is_symlink() or not folder.is_dir():
         return []
     with os.scandir(folder) as entries:
@@ -165,22 +173,22 @@ def _names(folder: Path) -> list[str]:
 def _find(
     folder: Path, names: Sequence[str], folder_names: Sequence[str], kind: str, folders: list[Path]
 ) -> list[Trace]:
-    """Our files in one folder of ours; nothing where that folder is a link."""
+    """Find our files in one folder of ours; none where that folder is a link."""
     if folder.is_symlink() or not folder.is_dir():
         return []
     folders.append(folder)
-    found = []
+    traces = []
     with os.scandir(folder) as entries:
-        for entry in sorted(entries, key=lambda one: one.name):
+        for entry in sorted(entries, key=lambda item: item.name):
             if entry.is_symlink():
                 continue
             wanted = folder_names if entry.is_dir(follow_symlinks=False) else names
             path = Path(entry.path)
-            if any(fnmatchcase(entry.name, one) for one in wanted) or (
+            if any(fnmatchcase(entry.name, pattern) for pattern in wanted) or (
                 entry.name == ".gitignore" and _is_our_list(path)
             ):
-                found.append(Trace(kind, path, bytes_on_disk(path)))
-    return found
+                traces.append(Trace(kind, path, bytes_on_disk(path)))
+    return traces
 
 
 def _is_our_list(file: Path) -> bool:
@@ -194,5 +202,6 @@ def _is_our_list(file: Path) -> bool:
 def _remove_if_empty(folder: Path) -> None:
     try:
         os.rmdir(folder)
-    except OSError:  # something that isn't ours is in it
+    # The folder has files of others.
+    except OSError:
         return

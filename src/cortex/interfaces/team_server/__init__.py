@@ -1,1 +1,1 @@
-"""A team's server: who may see and do what, what clients send, and the doors to it."""
+"""Team server (Core): access policy, application of client actions, HTTP interface."""

@@ -1,9 +1,8 @@
-"""Who may see and write what at a Core: a principal and the subcortexes that there are become a
-viewer, and a viewer a guard of writes.
+"""Access policy of a Core: from principals and subcortexes to viewers and write guards.
 
-What a viewer sees is `seeing`'s rule; what a tier allows is `rights`' table. Here is how grants,
-stewards and private subcortexes make scopes of them. Where somebody may not look, nothing is: a
-refusal there says what it says of an id that was never given.
+`visibility` decides what a viewer sees, `permissions` what a tier allows. This module turns grants,
+stewards and private subcortexes into scopes. An invisible record is treated as missing: the error
+is the same as for an id that never existed.
 """
 
 from __future__ import annotations
@@ -21,14 +20,15 @@ from cortex.engine.store.records.principals import Principal
 from cortex.families.team.permissions import TIERS
 
 PRIVATE = "private"
-ALL = 4  # the tier from which "*" hides nothing
+# Tier from which the grant "*" includes private subcortexes.
+ALL = 4
 
 
 def viewer_of(principal: Principal, subcortexes: Iterable[Record[Subcortex]]) -> Viewer:
-    """Whoever a principal is when they look at records; `subcortexes` are all that there are."""
+    """Build the viewer of a principal; `subcortexes` are all that exist."""
     reads = set(principal.grants)
     writes = {scope for scope, may in principal.grants.items() if may}
-    # Also what they may read by name: who writes everywhere doesn't write there for that
+    # Private subcortexes, even those with a grant to read: "*" doesn't allow to write there.
     hidden: set[str] = set()
     for subcortex in subcortexes:
         if principal.name in subcortex.body.stewards:
@@ -49,21 +49,22 @@ def viewer_of(principal: Principal, subcortexes: Iterable[Record[Subcortex]]) ->
 
 
 def stamp_of(viewer: Viewer) -> str:
-    """What changes whenever a viewer's rights to see do; what becomes private or public for all is
-    told as a change of its own.
+    """Return a digest that changes with the viewer's permission to read.
+
+    A subcortex that becomes private or public is a change of its own in the change feed.
     """
-    told = (viewer.name, viewer.tier, viewer.sensitive, sorted(viewer.reads))
-    return hash_bytes(b"view", repr(told).encode()).hex()[:32]
+    permissions = (viewer.name, viewer.tier, viewer.sensitive, sorted(viewer.reads))
+    return hash_bytes(b"view", repr(permissions).encode()).hex()[:32]
 
 
 def guard_of(viewer: Viewer) -> Guard:
-    """The guard of a viewer's writes.
+    """Build the guard of a viewer's writes.
 
-    It raises: InputError TARGET_NOT_FOUND, SCOPE_NOT_FOUND, RIGHTS_MISSING.
+    The guard raises InputError TARGET_NOT_FOUND, SCOPE_NOT_FOUND, RIGHTS_MISSING.
     """
 
     def guard(before: Record[Any] | None, after: Record[Any], get: Get) -> None:
-        # Whoever may write something may have others hear of it
+        # A principal who may write a record may notify others of it.
         if isinstance(after.body, Notification):
             return
         if before is not None:
@@ -88,7 +89,7 @@ def guard_of(viewer: Viewer) -> Guard:
 
 
 def not_found(ref: str, field: str = "id") -> InputError:
-    """The error for what isn't there, or must be taken for that; it tells of nothing near."""
+    """Build the error for a missing or invisible record; it suggests no similar ids."""
     shown = redact(ref)[0][:80]
     return InputError(
         "TARGET_NOT_FOUND",
@@ -98,7 +99,7 @@ def not_found(ref: str, field: str = "id") -> InputError:
 
 
 def scope_not_found(ref: str) -> InputError:
-    """As `not_found`, of a subcortex."""
+    """Build the error for a missing or invisible subcortex."""
     shown = redact(ref)[0][:80]
     return InputError(
         "SCOPE_NOT_FOUND",
@@ -112,7 +113,7 @@ def _need_scope(viewer: Viewer, record: Record[Any], get: Get) -> None:
     if viewer.may_write(scope):
         return
     if scope and not viewer.may_read(scope):
-        raise _nowhere(record)
+        raise _invisible_scope(record)
     raise _missing(
         viewer,
         f"write in {scope}, only read there" if scope else "write what belongs to no subcortex",
@@ -120,9 +121,10 @@ def _need_scope(viewer: Viewer, record: Record[Any], get: Get) -> None:
     )
 
 
-def _nowhere(record: Record[Any]) -> InputError:
-    """The error for a record in a scope that may not be known: it tells what the record itself
-    names, never what that leads to.
+def _invisible_scope(record: Record[Any]) -> InputError:
+    """Build the error for a record in an invisible scope.
+
+    It names the reference in the record itself, never the records that the reference leads to.
     """
     for field in (
         "subcortex",
@@ -136,7 +138,10 @@ def _nowhere(record: Record[Any]) -> InputError:
 
 
 def _is_own_draft(viewer: Viewer, before: Record[Any] | None, after: Record[Any]) -> bool:
-    """What is sensitive is a draft for whoever may not write it: it is kept for those who see it."""
+    """True for a new draft of the viewer.
+
+    A principal who may not write sensitive records may draft one; others review it.
+    """
     return before is None and isinstance(after.body, Draft) and viewer.is_own(after.author)
 
 

@@ -1,9 +1,8 @@
-"""The Core over HTTP: who asks, whether they may, what they asked for, and what they are told; as
-an ASGI application.
+"""The team server (Core) over HTTP, as an ASGI application.
 
-In this order: Host and Origin, the token, the rate, the path, the method, the tier, the key, the
-query, the body. What a route does blocks, so it runs in a thread; the event loop never waits.
-Whatever comes in, what goes out is an envelope.
+A request passes these checks in order: Host and Origin, token, rate limit, path, method, tier,
+idempotency key, query, body. Handlers block, so they run in threads; the event loop never waits.
+Every response is an envelope, errors included.
 """
 
 from __future__ import annotations
@@ -67,24 +66,32 @@ ROUTES: tuple[Route, ...] = (
 )
 SCHEMAS: Mapping[str, Mapping[str, object]] = {**records.SCHEMAS, **sync.SCHEMAS}
 HEALTH, METRICS = "/health", "/metrics"
-REQUEST_SECONDS = 60.0  # for an answer
-HEALTH_SECONDS = 1.0  # for which it is known whether the database answers
-PING_SECONDS = 1.0  # for its answer
-WRITERS, STRANGERS = THREADS // 2, 2  # threads that they have at most
-READERS = 2  # with sixteen a search took twice the CPU, waiting for the interpreter again and again
-LOOKS = 3  # at something, while others change who may see it
-MAX_METHOD = 20  # characters that are noted of one that somebody made up
-UNKNOWN = "unknown"  # in place of a route, where there is none
+# Time limit of a request.
+REQUEST_SECONDS = 60.0
+# Time for which a health check of the database is reused.
+HEALTH_SECONDS = 1.0
+# Time limit of a health check.
+PING_SECONDS = 1.0
+# Threads for writers and for unauthenticated clients, at most.
+WRITERS, STRANGERS = THREADS // 2, 2
+# With sixteen reader threads a search took twice the CPU, contending for the interpreter lock.
+READERS = 2
+# Attempts to read while the access of the principal changes.
+LOOKS = 3
+# Characters of a method in the access log; a client may send any.
+MAX_METHOD = 20
+# Logged in place of a route for an unknown path.
+UNKNOWN = "unknown"
 _OWN_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
 @dataclass(frozen=True, slots=True)
 class _Workers:
-    """The threads of one event loop: they tell it what they have done.
+    """The thread pools of one event loop.
 
-    Whoever writes may wait in the database for others who do, and whoever isn't known is in no
-    hurry: neither keeps those who read from a thread, and nobody keeps whoever asks how it is.
-    Those who read have a few, since it is one interpreter that they all want.
+    Writers may wait in the database for other writers, and unauthenticated clients have low
+    priority: neither takes a thread from readers, and health checks have a thread of their own.
+    Readers share a few threads, since all of them contend for one interpreter.
     """
 
     loop: asyncio.AbstractEventLoop
@@ -97,7 +104,7 @@ class _Workers:
 
 @dataclass(slots=True)
 class _Noted:
-    """What a log tells of a request."""
+    """The access log entry of a request in progress."""
 
     request_id: str
     route: str = UNKNOWN
@@ -105,50 +112,60 @@ class _Noted:
 
 
 class App(Application):
-    """A Core."""
+    """The ASGI application of a Core."""
 
     def __init__(
         self, core: ServerParts, *, local: bool = True, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """`local` refuses requests that were sent to another name than this machine's: there is no
-        other.
+        """Create the application of a Core.
+
+        `local` rejects requests to any host name but those of this machine.
         """
         self._core = core
         self._local = local
         self._table = Table(ROUTES)
         self._limits = RateLimits(core.settings.core.rates, clock)
-        with suppress(CortexError):  # it is asked again
+        # On failure the tokens are read with the next request.
+        with suppress(CortexError):
             self._limits.know(core.ledger.principals.good())
         self._metrics = Metrics()
-        self._crew: _Workers | None = None
-        self._document = as_bytes(describe(ROUTES, SCHEMAS))  # 133 KB, 3 ms each time
-        self._turn, self._working = threading.Lock(), 0  # threads that are at work
-        self._pinged = (-HEALTH_SECONDS, False)  # when, and whether it answered
-        self._pinging: asyncio.Task[bool] | None = None
+        self._worker_pools: _Workers | None = None
+        # 133 KB, 3 ms to build.
+        self._document = as_bytes(describe(ROUTES, SCHEMAS))
+        # Number of threads that run a handler, and its lock.
+        self._working_lock, self._working = threading.Lock(), 0
+        # Time and result of the last health check.
+        self._last_ping = (-HEALTH_SECONDS, False)
+        self._ping_task: asyncio.Task[bool] | None = None
 
     async def respond(self, incoming: Incoming) -> Outgoing:
-        """The answer to a request, counted and noted."""
+        """Answer a request, count it and write it to the access log."""
         started = time.perf_counter()
         noted = _Noted(_request_id(incoming))
         self._metrics.under_way += 1
         try:
-            told = await self._answer(incoming, noted)
+            response = await self._respond_or_fail(incoming, noted)
         finally:
             self._metrics.under_way -= 1
         seconds, method = time.perf_counter() - started, incoming.method
-        self._metrics.count(method, noted.route, told.status, seconds)
+        self._metrics.count(method, noted.route, response.status, seconds)
         ms = round(1000 * seconds, 2)
         note(
             ServedRequest(
-                noted.request_id, noted.principal, method[:MAX_METHOD], noted.route, told.status, ms
+                noted.request_id,
+                noted.principal,
+                method[:MAX_METHOD],
+                noted.route,
+                response.status,
+                ms,
             )
         )
-        return told
+        return response
 
-    async def _answer(self, incoming: Incoming, noted: _Noted) -> Outgoing:
-        """An answer to whatever was asked."""
+    async def _respond_or_fail(self, incoming: Incoming, noted: _Noted) -> Outgoing:
+        """Answer a request; turn every error into a response."""
         try:
-            return await self._find(incoming, noted)
+            return await self._dispatch(incoming, noted)
         except HttpError as refused:
             return refusal(refused, noted.request_id)
         except CortexError as error:
@@ -158,8 +175,8 @@ class App(Application):
         except Exception as error:
             return failure(unforeseen(error, noted.route), noted.request_id)
 
-    async def _find(self, incoming: Incoming, noted: _Noted) -> Outgoing:
-        """What answers at a path, and that."""
+    async def _dispatch(self, incoming: Incoming, noted: _Noted) -> Outgoing:
+        """Authenticate a request and run the handler of its path."""
         path = incoming.path
         incoming.check_origin(local=self._local)
         if path in (HEALTH, DOCUMENT):
@@ -202,11 +219,11 @@ class App(Application):
         raw = b"" if route.body is None else await _body_of(incoming, route)
         call = Call()
 
-        # To read and to write megabytes of JSON takes long enough to keep everybody waiting
+        # Parsing and writing megabytes of JSON would block the event loop.
         def work() -> Outgoing:
             body = None if route.body is None else read_body(route.body, raw)
-            told, replayed = self._perform(route, variables, principal, query, body, key, call)
-            return answer(told, noted.request_id, replayed=replayed)
+            result, replayed = self._perform(route, variables, principal, query, body, key, call)
+            return answer(result, noted.request_id, replayed=replayed)
 
         workers = self._workers()
         return await self._run(work, call, workers.writing if route.writes else workers.reading)
@@ -221,19 +238,20 @@ class App(Application):
         key: str,
         call: Call,
     ) -> tuple[RouteResult, bool]:
-        """Do what a route does, as far as whoever asks may; in a thread.
+        """Run a route with the access of the principal; in a thread.
 
-        What they may see can become less between the two moments in which that and the records are
-        looked up: then it is done again. Who writes is judged when they do. Raises: StoreError
-        STORE_LOCKED, where that happens each time.
+        That access may shrink between reading it and reading the records: the route is run again
+        then. The access of a writer is checked inside the write transaction.
+
+        Raises: StoreError STORE_LOCKED where the access changes on every attempt.
         """
         hall = self._core.hall
-        asked_for = payload_of(route.method, route.path.format(**variables), body)
+        payload = payload_of(route.method, route.path.format(**variables), body)
         for _ in range(LOOKS):
             (hall.refresh if route.searches else hall.keep_up)()
             viewer = access_policy.viewer_of(principal, hall.subcortexes())
             with self._at_work(), hall.as_(viewer) as visit:
-                asked = RouteContext(
+                context = RouteContext(
                     self._core,
                     principal,
                     viewer,
@@ -242,44 +260,47 @@ class App(Application):
                     query,
                     body,
                     key,
-                    asked_for,
+                    payload,
                     call.cancel,
                 )
-                told = route.run(asked), visit.replayed
-            found = None if route.writes else hall.present.look(principal.name)
-            if found is None or found[1] == viewer:
-                return told
-            principal = found[0]
+                result = route.run(context), visit.replayed
+            access = None if route.writes else hall.present.look(principal.name)
+            if access is None or access[1] == viewer:
+                return result
+            principal = access[0]
         raise StoreError("STORE_LOCKED", f"what {principal.name} may see was changed just now")
 
     def _workers(self) -> _Workers:
-        """The threads of this event loop."""
+        """Return the thread pools of the running event loop."""
         loop = asyncio.get_running_loop()
-        if self._crew is None or self._crew.loop is not loop:
+        if self._worker_pools is None or self._worker_pools.loop is not loop:
             threads = ThreadPool()
             reading, writing, strange = (
                 BoundedShare(threads, most) for most in (READERS, WRITERS, STRANGERS)
             )
-            self._crew = _Workers(loop, threads, reading, writing, strange, ThreadPool(1))
-        return self._crew
+            self._worker_pools = _Workers(loop, threads, reading, writing, strange, ThreadPool(1))
+        return self._worker_pools
 
     @property
     def busy(self) -> bool:
-        """Whether a thread is at work, whoever waits for it."""
+        """True while a thread runs a handler, even if its client is gone."""
         return self._working > 0
 
     @contextmanager
     def _at_work(self) -> Iterator[None]:
-        with self._turn:
+        with self._working_lock:
             self._working += 1
         try:
             yield
         finally:
-            with self._turn:
+            with self._working_lock:
                 self._working -= 1
 
     async def _run(self, work: Callable[[], Any], call: Call, threads: ThreadPool) -> Any:
-        """What blocking work gives. Raises: LimitError, where it takes too long."""
+        """Run blocking work in a thread pool.
+
+        Raises: LimitError where it exceeds the time limit.
+        """
         try:
             async with asyncio.timeout(REQUEST_SECONDS):
                 return await threads.run(work, call)
@@ -287,30 +308,32 @@ class App(Application):
             why = "it took too long; with the same key it can be tried again"
             raise LimitError("SEARCH_TIMEOUT", why) from None
 
-    # -- who asks
-    # ------------------------------------------------------------------------------------------------------
+    # -- authentication
 
     async def _authenticate(self, incoming: Incoming) -> Principal:
-        """Whoever asks.
+        """Return the principal of the request's token.
 
-        Raises: NetworkError AUTH_REQUIRED, AUTH_EXPIRED; LimitError, where strangers ask too often.
+        Raises: NetworkError AUTH_REQUIRED, AUTH_EXPIRED; LimitError where unauthenticated clients
+        exceed their rate limit.
         """
         scheme, _, token = incoming.headers.get("authorization", "").partition(" ")
         token = token.strip() if scheme.lower() == "bearer" else ""
-        good, known, put_out, workers = await self._is_good(token), False, {}, self._workers()
+        good, known, revocation, workers = await self._is_good(token), False, {}, self._workers()
         if not good:
             self._limits.count_stranger(incoming.network)
         if is_token(token):
             look = partial(self._look_up, token)
-            principal, known, put_out = await self._run(
+            principal, known, revocation = await self._run(
                 look, Call(), workers.all if good else workers.strange
             )
             self._limits.note(token, incoming.network, good=principal is not None)
             if principal is not None:
                 return principal
-        if put_out:
+        if revocation:
             raise NetworkError(
-                "AUTH_EXPIRED", "whoever has this token may not come in any more", context=put_out
+                "AUTH_EXPIRED",
+                "whoever has this token may not come in any more",
+                context=revocation,
             )
         if known:
             raise NetworkError(
@@ -321,25 +344,28 @@ class App(Application):
         )
 
     async def _is_good(self, token: str) -> bool:
-        """Whether a token counts, as far as that is known without asking for it: that is for those
-        who aren't strangers.
+        """True for a token known to be valid without a database lookup for it.
+
+        The list of valid tokens is reloaded now and then, so that their owners don't count as
+        strangers.
         """
         if self._limits.wants(token):
-            with suppress(CortexError):  # whoever asks is told, once they are counted
+            # The lookup of the token reports the error, after the request was counted.
+            with suppress(CortexError):
                 self._limits.know(
                     await self._run(self._core.ledger.principals.good, Call(), self._workers().all)
                 )
         return self._limits.is_good(token)
 
     def _look_up(self, token: str) -> tuple[Principal | None, bool, dict[str, str]]:
-        """Whose token it is, whether it is or was one, and what its owner is told who was put out.
+        """Return the principal of a token, if the token is or was known, and revocation details.
 
-        That names the ledger and the owner: a home erases what it has only for its own ledger and
-        its own person.
+        The details name the ledger and the principal: a client erases its replica only for its own
+        ledger and its own principal.
         """
         principals = self._core.ledger.principals
-        if (found := principals.whose(token)) is not None:
-            return found, True, {}
+        if (principal := principals.whose(token)) is not None:
+            return principal, True, {}
         if name := principals.put_out(token):
             return (
                 None,
@@ -348,24 +374,24 @@ class App(Application):
             )
         return None, principals.is_known(token), {}
 
-    # -- how it is
-    # -----------------------------------------------------------------------------------------------------
+    # -- health
 
     async def _health(self, noted: _Noted) -> Outgoing:
-        """Whether it could answer; the database is asked once a second at most, and once at a time,
-        however many want to know.
+        """Report if the database answers.
+
+        It is asked at most once a second and once at a time, for any number of requests.
         """
-        if time.monotonic() - self._pinged[0] >= HEALTH_SECONDS:
-            ping = self._pinging
+        if time.monotonic() - self._last_ping[0] >= HEALTH_SECONDS:
+            ping = self._ping_task
             if ping is None or ping.done() or ping.get_loop() is not asyncio.get_running_loop():
-                ping = self._pinging = asyncio.create_task(
+                ping = self._ping_task = asyncio.create_task(
                     self._workers().watching.run(self._ping, Call())
                 )
             await asyncio.wait({ping}, timeout=PING_SECONDS)
-            self._pinged = (time.monotonic(), ping.done() and ping.result())
-        answered = self._pinged[1]
-        told = {"status": "ok" if answered else "unavailable", "version": VERSION}
-        return plain(told, noted.request_id, 200 if answered else 503)
+            self._last_ping = (time.monotonic(), ping.done() and ping.result())
+        answered = self._last_ping[1]
+        status = {"status": "ok" if answered else "unavailable", "version": VERSION}
+        return plain(status, noted.request_id, 200 if answered else 503)
 
     def _ping(self) -> bool:
         try:
@@ -389,12 +415,12 @@ def make_app(
     local: bool = True,
     clock: Callable[[], float] = time.monotonic,
 ) -> App:
-    """A Core as an ASGI application."""
+    """Build the ASGI application of a Core."""
     return App(ServerParts(hall, ledger, settings), local=local, clock=clock)
 
 
 async def _body_of(incoming: Incoming, route: Route) -> bytes:
-    """The body of a request; where nothing has to be said, none is one, too."""
+    """Return the body of a request; `{}` where none was sent and none is required."""
     needed = route.body is not None and any(
         field.is_required() for field in route.body.model_fields.values()
     )
@@ -411,7 +437,7 @@ def _allowed(methods: Mapping[str, Route] | set[str]) -> str:
 
 
 def _request_id(incoming: Incoming) -> str:
-    """What a request is called: as whoever sent it does, where that is a name."""
+    """Return the request id sent by the client, if valid, else a new one."""
     given = incoming.headers.get(REQUEST_ID.lower(), "")
     return given if _OWN_ID.fullmatch(given) else f"req_{new_ulid()}"
 

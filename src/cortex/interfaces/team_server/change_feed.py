@@ -1,8 +1,8 @@
-"""What was changed since a cursor, as far as whoever asks may see it.
+"""Change feed: the changes since a cursor, filtered by what the viewer may see.
 
-A cursor is a history, a number of a change, and a witness that the history was this one. What was
-visible in some version and isn't any more is told by its id alone; what never was isn't told at
-all.
+A cursor is a history of the ledger, the number of a change, and a witness that proves the history.
+A record that was visible in some version and no longer is appears by its id only; a record that
+never was visible doesn't appear at all.
 """
 
 from __future__ import annotations
@@ -32,43 +32,50 @@ from cortex.interfaces.team_server import access_policy
 from cortex.interfaces.team_server.responses import RouteResult
 from cortex.interfaces.team_server.router import RouteContext
 
-MOST_LOOKED_AT = 10_000  # changes for one answer, where few of them may be seen
+# Changes read for one page, where few of them are visible.
+MOST_LOOKED_AT = 10_000
 _CURSOR = re.compile(r"([0-9a-f]{1,64}):([0-9]{1,18})(?::([0-9a-f.]{0,40})(?::(\d{1,18}))?)?")
 
 
-def read_deltas(asked: RouteContext) -> RouteResult:
+def read_deltas(context: RouteContext) -> RouteResult:
     """What was changed since a cursor, as far as it may be seen, and which ids may not any more."""
-    query, view = asked.query, access_policy.stamp_of(asked.viewer)
-    epoch, last, witness = asked.core.ledger.mark()
-    asked.hall.check_history(epoch)
-    since, begun = _since(asked.core.ledger, query.since, (epoch, last, witness))
+    query, view = context.query, access_policy.stamp_of(context.viewer)
+    epoch, last, witness = context.core.ledger.mark()
+    context.hall.check_history(epoch)
+    since, begun = _since(context.core.ledger, query.since, (epoch, last, witness))
     if query.since and query.view and query.view != view:
         raise _resync("view", "what may be seen is something else now")
-    told: dict[
-        str, VersionedRecord | None
-    ] = {}  # by ids, in the order of changes; None for what may not be seen any more
-    past = _Past(asked)
+    # Records by id in the order of changes; None for a record that is no longer visible.
+    entries: dict[str, VersionedRecord | None] = {}
+    past = _Past(context)
     count = looked_at = 0
     more = True
     while more and count < query.limit and looked_at < MOST_LOOKED_AT:
-        page = asked.hall.back.store.recorded.changes(since, query.limit - count)
+        page = context.hall.back.store.recorded.changes(since, query.limit - count)
         more = len(page) == query.limit - count
         since = page[-1].change if page else since
         looked_at += len(page)
-        ids = [one.record.id for one in page]
-        # As it is at one moment
-        visible = {one.record.id: one for one in asked.hall.store.recorded.kept(ids)}
-        for one in page:
-            told.pop(one.record.id, None)  # it was changed while the pages before were read
-            if one.record.id not in visible and one.change > begun and past.showed(one.record):
-                told[one.record.id] = None
-        told |= visible
-        count = sum(one is not None for one in told.values())
+        ids = [versioned.record.id for versioned in page]
+        # One read, so that all records of the page are of the same moment.
+        visible = {
+            versioned.record.id: versioned for versioned in context.hall.store.recorded.kept(ids)
+        }
+        for versioned in page:
+            # A record changed again while the earlier pages were read.
+            entries.pop(versioned.record.id, None)
+            if (
+                versioned.record.id not in visible
+                and versioned.change > begun
+                and past.showed(versioned.record)
+            ):
+                entries[versioned.record.id] = None
+        entries |= visible
+        count = sum(entry is not None for entry in entries.values())
     return RouteResult(
         {
-            "updates": [codec.record_to(one) for one in told.values() if one is not None],
-            "invalidations": [number for number, one in told.items() if one is None],
-            "notifications_count": _waiting(asked),
+            "updates": [codec.record_to(entry) for entry in entries.values() if entry is not None],
+            "invalidations": [record_id for record_id, entry in entries.items() if entry is None],
+            "notifications_count": _count_open_notifications(context),
             "next_cursor": f"{epoch}:{since}:{witness}" + (f":{begun}" if since < begun else ""),
             "has_more": more,
             "epoch": epoch,
@@ -78,27 +85,28 @@ def read_deltas(asked: RouteContext) -> RouteResult:
 
 
 def _since(ledger: Ledger, cursor: str, mark: tuple[str, int, str]) -> tuple[int, int]:
-    """The change that a cursor stands for, and the last one when its pull began at the start: what
-    was hidden by then was never told.
+    """Return the change number of a cursor, and the last change when its first pull began.
 
-    Raises: InputError CURSOR_INVALID; RESYNC_NEEDED, where the ledger never told that cursor.
+    A record that was hidden by then was never sent, so its id isn't sent either.
+
+    Raises: InputError CURSOR_INVALID; RESYNC_NEEDED for a cursor of another history.
     """
     if not cursor:
         return 0, mark[1]
-    found = _CURSOR.fullmatch(cursor)
-    if found is None:
+    match = _CURSOR.fullmatch(cursor)
+    if match is None:
         raise InputError(
             "CURSOR_INVALID", "since is a cursor that a pull gave", context={"field": "since"}
         )
     epoch, last, witness = mark
-    told = found[3] or ""
+    known_witness = match[3] or ""
     if (
-        found[1] != epoch
-        or int(found[2]) > last
-        or (told != witness and not ledger.remembers(told))
+        match[1] != epoch
+        or int(match[2]) > last
+        or (known_witness != witness and not ledger.remembers(known_witness))
     ):
         raise _resync("epoch", "the Core has another history now")
-    return int(found[2]), int(found[4] or 0)
+    return int(match[2]), int(match[4] or 0)
 
 
 def _resync(reason: str, why: str) -> InputError:
@@ -108,34 +116,36 @@ def _resync(reason: str, why: str) -> InputError:
 
 
 class _Past:
-    """What whoever asks may have seen, that they don't see now."""
+    """Records that the viewer may have seen earlier and doesn't see now."""
 
-    def __init__(self, asked: RouteContext) -> None:
-        self._asked = asked
+    def __init__(self, context: RouteContext) -> None:
+        self._context = context
         self._known: dict[str, bool] = {}
 
     @cached_property
     def _viewer(self) -> Viewer:
-        """Whoever asks, as if what was open once still were."""
+        """The viewer as if subcortexes that were open once still were."""
         return replace(
-            self._asked.viewer, hidden=self._asked.viewer.hidden - self._asked.hall.once_open()
+            self._context.viewer,
+            hidden=self._context.viewer.hidden - self._context.hall.once_open(),
         )
 
     def showed(self, record: Record[Any], steps: int = STEPS) -> bool:
-        """Whether they may have seen a record in some version, with all on which that depended in
-        some version of its own.
+        """True where the viewer may have seen some version of a record.
+
+        Each record that its visibility depends on counts with any of its versions, too.
         """
         if record.id not in self._known:
             earlier = (
-                self._asked.core.ledger.recorded.versions(record.id) if record.version > 1 else {}
+                self._context.core.ledger.recorded.versions(record.id) if record.version > 1 else {}
             )
             self._known[record.id] = any(
-                self._shows(one, steps) for one in earlier.values() or (record,)
+                self._shows(version, steps) for version in earlier.values() or (record,)
             )
         return self._known[record.id]
 
     def _shows(self, version: Record[Any], steps: int) -> bool:
-        body, viewer, whole = version.body, self._viewer, self._asked.hall.whole
+        body, viewer, whole = version.body, self._viewer, self._context.hall.whole
         match body:
             case Draft() if not viewer.is_own(version.author) and viewer.tier < REVIEWER:
                 return False
@@ -143,15 +153,15 @@ class _Past:
                 version.author
             ):
                 return False
-        owners = [one for number in _above(body) if (one := whole(number)) is not None]
+        owners = [owner for owner_id in _owner_ids(body) if (owner := whole(owner_id)) is not None]
         if not owners or not steps:
             return sees(viewer, version, whole)
         hidden = body.sensitivity == SENSITIVE and not viewer.sensitive
         return not hidden and all(self.showed(owner, steps - 1) for owner in owners)
 
 
-def _above(body: Any) -> tuple[str, ...]:
-    """The records on whose place it depends who sees a body; none where it says so itself."""
+def _owner_ids(body: Any) -> tuple[str, ...]:
+    """Return the ids of the records that decide who sees a body; none if it does itself."""
     match body:
         case Draft():
             return (body.target,) if body.target else ()
@@ -164,10 +174,10 @@ def _above(body: Any) -> tuple[str, ...]:
     return ()
 
 
-def _waiting(asked: RouteContext) -> int:
-    """How many notifications are open for whoever asks, and for their agent."""
-    names = (asked.principal.name, f"{asked.principal.name}/{AGENT}")
-    lookup = asked.hall.store.recorded
+def _count_open_notifications(context: RouteContext) -> int:
+    """Count the open notifications of the principal and its agent."""
+    names = (context.principal.name, f"{context.principal.name}/{AGENT}")
+    lookup = context.hall.store.recorded
     return sum(
         lookup.count(
             RecordFilter(kinds=("notification",), states=OPEN, refs=(("recipient", name),))

@@ -1,8 +1,7 @@
-"""Lists in pages: the newest first, each from where the last one ended, whatever is written
-meanwhile.
+"""Pagination of lists: newest first, each page starts where the last one ended.
 
-A cursor names the last record of its page and the question that it belongs to; it holds no rights,
-and never expires.
+Records written meanwhile don't shift the pages. A cursor names the last record of its page and a
+digest of the query; it carries no permissions and never expires.
 """
 
 from __future__ import annotations
@@ -22,7 +21,8 @@ from cortex.toolkit.tool import Arguments
 
 LIMIT, MOST = 25, 100
 _PLACE = re.compile(r"[A-Za-z0-9_]{1,100}")
-_NUMBER = re.compile(r"[1-9][0-9]{0,17}")  # that every database can be asked for
+# Integers that every database can be queried for.
+_NUMBER = re.compile(r"[1-9][0-9]{0,17}")
 
 One = TypeVar("One")
 
@@ -37,12 +37,15 @@ class Paged(Arguments):
 
 
 def question_of(path: str, query: Paged) -> str:
-    """What a list was asked for, whatever page of it."""
+    """Return the identity of a list query, the same for all of its pages."""
     return f"{path} {query.model_dump_json(exclude={'limit', 'cursor'}, exclude_defaults=True)}"
 
 
 def place_in(question: str, cursor: str | None) -> str:
-    """The record that a cursor names, "" for the beginning. Raises: InputError CURSOR_INVALID."""
+    """Return the record that a cursor names, "" for the first page.
+
+    Raises: InputError CURSOR_INVALID.
+    """
     if not cursor:
         return ""
     try:
@@ -55,35 +58,35 @@ def place_in(question: str, cursor: str | None) -> str:
             return place
     except (ValueError, binascii.Error, UnicodeError):
         pass
-    raise _strange()
+    raise _invalid_cursor()
 
 
 def number_in(question: str, cursor: str | None) -> int:
-    """The number that a cursor names in a list that goes by numbers, 0 for the beginning.
+    """Return the number in the cursor of a list ordered by numbers, 0 for the first page.
 
     Raises: InputError CURSOR_INVALID.
     """
     place = place_in(question, cursor)
     if place and not _NUMBER.fullmatch(place):
-        raise _strange()
+        raise _invalid_cursor()
     return int(place or 0)
 
 
 def page_of(
-    question: str, query: Paged, found: Sequence[One], place_of: Callable[[One], object]
+    question: str, query: Paged, rows: Sequence[One], place_of: Callable[[One], object]
 ) -> tuple[Sequence[One], Pagination]:
-    """The page of what was found, which is one more than the limit where there is more."""
-    shown = found[: query.limit]
-    more = len(found) > query.limit
+    """Cut a page from query results that have one row more than the limit if there is more."""
+    shown = rows[: query.limit]
+    more = len(rows) > query.limit
     return shown, Pagination(cursor_at(question, place_of(shown[-1])) if more else "", query.limit)
 
 
 def cursor_at(question: str, place: object) -> str:
-    """Where a list goes on after a record."""
+    """Build the cursor for the page after a record."""
     return base64.urlsafe_b64encode(f"{place}:{_digest(question)}".encode()).decode()
 
 
-def _strange() -> InputError:
+def _invalid_cursor() -> InputError:
     return InputError(
         "CURSOR_INVALID", "this cursor does not belong to this list", context={"field": "cursor"}
     )

@@ -1,9 +1,10 @@
-"""Who somebody is, and what they may see, at the moment in which nobody else writes: asked inside a
-step, or among what is written together.
+"""Access of a principal, evaluated inside the write transaction.
 
-The ledger itself is asked, not what the hall has of it: somebody may have written while one waited
-for their turn, or the hall may not follow. So what became private meanwhile is. Road not taken: the
-hall follows inside the transaction, where who indexes would be waited for.
+It reads the ledger itself, not the replica: another writer may have changed the access while this
+one waited, and the replica may lag. So a subcortex that just became private is private here.
+
+Road not taken: updating the replica inside the transaction, which would make writers wait for the
+indexer.
 """
 
 from __future__ import annotations
@@ -17,21 +18,21 @@ from cortex.families.team.writes.drafts import pages
 from cortex.interfaces.team_server import access_policy
 from cortex.interfaces.team_server.principals import ACTIVE
 
-# Of all subcortexes: the epoch, how many there are, and the last change of one
+# State of all subcortexes: the epoch, their number, and the last change of one.
 State = tuple[str, tuple[int, int]]
 
 
 class LiveAccess:
-    """Everybody, as the ledger knows them now."""
+    """Current access of every principal."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._known: tuple[State, tuple[Record[Subcortex], ...]] | None = None
 
     def look(self, name: str) -> tuple[Principal, Viewer] | None:
-        """A principal and what they may see, None where there is no such.
+        """Return a principal and its viewer, None for an unknown name.
 
-        Raises: NetworkError AUTH_EXPIRED, where they may nothing any more.
+        Raises: NetworkError AUTH_EXPIRED for a revoked principal.
         """
         principal = self._ledger.principals.named(name)
         if principal is None:
@@ -41,12 +42,12 @@ class LiveAccess:
         return principal, access_policy.viewer_of(principal, self._subcortexes())
 
     def check(self, viewer: Viewer) -> None:
-        """Whether a viewer may still see what they might when they came.
+        """Check that the access of a viewer is the same as when the request began.
 
-        Raises: StoreError STORE_LOCKED, where they have to come again.
+        Raises: StoreError STORE_LOCKED where the request has to be repeated.
         """
-        found = self.look(viewer.name)
-        if found is not None and found[1] != viewer:
+        access = self.look(viewer.name)
+        if access is not None and access[1] != viewer:
             raise StoreError(
                 "STORE_LOCKED", f"what {viewer.name} may see or write was changed just now"
             )

@@ -1,8 +1,7 @@
-"""Figures of a Core for whoever watches it, in Prometheus' text format: requests, how long they
-took, what the process costs.
+"""Metrics of a Core in Prometheus' text format: requests, latencies, process resources.
 
-Of the records it tells nothing, not even how many there are. Counted on the event loop alone, so
-that nothing here needs a lock.
+They reveal nothing about the records, not even their number. Counted on the event loop only, so no
+lock is needed.
 """
 
 from __future__ import annotations
@@ -16,18 +15,18 @@ from cortex.base.runtime.home import VERSION
 from cortex.base.runtime.process_stats import resident_bytes
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-# Anybody may make up more, without end
+# A client may send any other method, so those share one label.
 METHODS, OTHER = ("GET", "POST", "PATCH", "PUT", "DELETE", "OPTIONS"), "other"
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)  # seconds
 
 
 class Metrics:
-    """What was counted since the start."""
+    """Counters since the start of the process."""
 
     def __init__(self) -> None:
         self._started = time.time()
         self._requests: Counter[tuple[str, str, int]] = Counter()
-        # By route: how many took at most as long as each bucket
+        # By route, the number of requests within each bucket.
         self._seconds: dict[str, list[int]] = {}
         self._sums: Counter[str] = Counter()
         self.under_way = 0
@@ -36,29 +35,32 @@ class Metrics:
         """Count a request that was answered."""
         self._requests[method if method in METHODS else OTHER, route, status] += 1
         counts = self._seconds.setdefault(route, [0] * (len(BUCKETS) + 1))
-        for place, most in enumerate(BUCKETS):
-            counts[place] += seconds <= most
+        for index, bound in enumerate(BUCKETS):
+            counts[index] += seconds <= bound
         counts[-1] += 1
         self._sums[route] += seconds  # type: ignore[assignment]
 
     def text(self, lag: int) -> str:
-        """All figures; `lag` is how many changes the hall is behind its ledger."""
-        return "\n".join((*self._of_requests(), *self._of_process(lag))) + "\n"
+        """Render all metrics; `lag` is the number of changes the replica is behind the ledger."""
+        return "\n".join((*self._request_lines(), *self._process_lines(lag))) + "\n"
 
-    def _of_requests(self) -> Iterator[str]:
+    def _request_lines(self) -> Iterator[str]:
         yield "# HELP cortex_requests_total Requests that were answered."
         yield "# TYPE cortex_requests_total counter"
         for (method, route, status), count in sorted(self._requests.items()):
-            yield f'cortex_requests_total{{method="{method}",route="{route}",status="{status}"}} {count}'
+            yield (
+                f'cortex_requests_total{{method="{method}",route="{route}",status="{status}"}} '
+                f"{count}"
+            )
         yield "# HELP cortex_request_seconds How long it took to answer."
         yield "# TYPE cortex_request_seconds histogram"
         for route, counts in sorted(self._seconds.items()):
-            for most, count in zip((*BUCKETS, "+Inf"), counts, strict=True):
-                yield f'cortex_request_seconds_bucket{{route="{route}",le="{most}"}} {count}'
+            for bound, count in zip((*BUCKETS, "+Inf"), counts, strict=True):
+                yield f'cortex_request_seconds_bucket{{route="{route}",le="{bound}"}} {count}'
             yield f'cortex_request_seconds_sum{{route="{route}"}} {self._sums[route]:.6f}'
             yield f'cortex_request_seconds_count{{route="{route}"}} {counts[-1]}'
 
-    def _of_process(self, lag: int) -> Iterator[str]:
+    def _process_lines(self, lag: int) -> Iterator[str]:
         for name, kind, meaning, value in (
             (
                 "cortex_requests_under_way",

@@ -1,6 +1,6 @@
-"""The Core as an OpenAPI 3.1 document, made from the table that requests are dispatched by.
+"""OpenAPI 3.1 document of the Core, built from the routing table.
 
-It knows schemas and routes, not how a request is answered.
+It knows schemas and routes, not the handling of requests.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ from cortex.toolkit.tool import schema_of
 MEANINGS: Mapping[int, str] = {
     400: "A parameter, the key or the body doesn't fit.",
     401: "The token is missing, unknown or over.",
-    403: "Whoever asks may not do this, the text holds a secret, or the request comes from another site.",
+    403: (
+        "Whoever asks may not do this, the text holds a secret, or the request comes from "
+        "another site."
+    ),
     404: "There is no such thing, or not for whoever asks.",
     405: "The path wants another method.",
     408: "The body did not arrive in time.",
@@ -84,7 +87,7 @@ PAGINATION: Mapping[str, object] = {
 def describe(
     routes: Sequence[Route], schemas: Mapping[str, Mapping[str, object]]
 ) -> dict[str, object]:
-    """The document of these routes; `schemas` are what they refer to."""
+    """Build the document of these routes; `schemas` are the schemas that they refer to."""
     paths: dict[str, dict[str, object]] = {
         "/health": {
             "get": _page(
@@ -104,7 +107,10 @@ def describe(
         "info": {
             "title": "Cortex Core",
             "version": VERSION,
-            "description": "What a team keeps: records, searches and packs over them, and what homes sync with.",
+            "description": (
+                "What a team keeps: records, searches and packs over them, and what homes sync "
+                "with."
+            ),
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "security": [{"token": []}],
@@ -125,22 +131,24 @@ def _operation(route: Route) -> dict[str, object]:
     }
     if route.listed:
         properties["pagination"] = {"$ref": "#/components/schemas/Pagination"}
-    answered: dict[str, object] = {
+    response: dict[str, object] = {
         "description": route.summary,
         "content": _json(
             {"type": "object", "properties": properties, "required": list(properties)}
         ),
         "headers": _headers(route),
     }
+    run = route.run
+    doc = run.__doc__ or getattr(run, "func", run).__doc__ or ""
     parameters = [*_path_parameters(route), *_query_parameters(route), *_key_parameter(route)]
     operation: dict[str, object] = {
         "operationId": route.name,
         "summary": route.summary,
-        "description": f"{(route.run.__doc__ or getattr(route.run, 'func', route.run).__doc__ or '').splitlines()[0]}"
+        "description": f"{doc.splitlines()[0]}"
         + (f" Needs tier {route.tier}." if route.tier else ""),
         "tags": [route.tag],
         "parameters": parameters,
-        "responses": {str(route.status): answered, **_refusals(route)},
+        "responses": {str(route.status): response, **_refusals(route)},
     }
     if route.body is not None:
         required = any(field.is_required() for field in route.body.model_fields.values())
@@ -149,12 +157,15 @@ def _operation(route: Route) -> dict[str, object]:
 
 
 def _headers(route: Route) -> dict[str, object]:
-    told: dict[str, object] = {
+    headers: dict[str, object] = {
         REQUEST_ID: {"description": "What the request is called in the log.", "schema": _TEXT}
     }
     if route.keyed:
-        told[REPLAYED] = {"description": "`true` where that had been done before.", "schema": _TEXT}
-    return told
+        headers[REPLAYED] = {
+            "description": "`true` where that had been done before.",
+            "schema": _TEXT,
+        }
+    return headers
 
 
 def _path_parameters(route: Route) -> list[dict[str, object]]:
@@ -166,19 +177,21 @@ def _path_parameters(route: Route) -> list[dict[str, object]]:
 
 def _query_parameters(route: Route) -> list[dict[str, object]]:
     schema = schema_of(route.query)
-    found: list[dict[str, object]] = []
-    for name, one in schema.get("properties", {}).items():
-        rest = {key: value for key, value in one.items() if key != "description"}
+    parameters: list[dict[str, object]] = []
+    for name, property_schema in schema.get("properties", {}).items():
+        parameter_schema = {
+            key: value for key, value in property_schema.items() if key != "description"
+        }
         parameter: dict[str, object] = {
             "name": name,
             "in": "query",
             "required": name in schema.get("required", ()),
-            "schema": rest,
+            "schema": parameter_schema,
         }
-        if "description" in one:
-            parameter["description"] = one["description"]
-        found.append(parameter)
-    return found
+        if "description" in property_schema:
+            parameter["description"] = property_schema["description"]
+        parameters.append(parameter)
+    return parameters
 
 
 def _key_parameter(route: Route) -> list[dict[str, object]]:
@@ -212,15 +225,15 @@ def _error(status: int) -> dict[str, object]:
     codes = dict.fromkeys(code for code, other in ERRORS.values() if other == status)
     codes |= {REFUSED[status]: None} if status in REFUSED else {}
     codes = codes or {"SERVER_ERROR" if status >= 500 else "VALIDATION_ERROR": None}
-    told: dict[str, object] = {
+    response: dict[str, object] = {
         "description": f"{MEANINGS[status]} Codes: {', '.join(f'`{code}`' for code in codes)}.",
         "content": _json({"$ref": "#/components/schemas/Error"}),
     }
     if status in (429, 503):
-        told["headers"] = {
+        response["headers"] = {
             "Retry-After": {"description": "Seconds.", "schema": {"type": "integer"}}
         }
-    return told
+    return response
 
 
 def _page(
@@ -234,7 +247,7 @@ def _page(
 ) -> dict[str, object]:
     refused = (403, 421) if security == [] else (401, 403, 421, 429)
     content = {kind: {"schema": dict(schema)}}
-    told: dict[str, object] = {
+    operation: dict[str, object] = {
         "operationId": name,
         "summary": summary,
         "responses": {
@@ -249,7 +262,7 @@ def _page(
             },
         },
     }
-    return told if security is None else {**told, "security": security}
+    return operation if security is None else {**operation, "security": security}
 
 
 def _json(schema: Mapping[str, object]) -> dict[str, object]:

@@ -1,7 +1,7 @@
-"""Who may use a Core: what they may be called, and how their rights are told and changed.
+"""Principals of a Core: valid names, and changes of their permissions.
 
-What a right means is in `policy`; rows and hashes of tokens are the store's. Nobody can lock
-everybody out: the last who may do everything stays.
+`access_policy` defines the meaning of a permission; the store keeps the rows and the token hashes.
+The last active principal with the highest tier can't be removed or lowered.
 """
 
 from __future__ import annotations
@@ -20,11 +20,13 @@ from cortex.families.team.references import scope_of
 from cortex.families.team.wire.identity import PLACE as FROM
 
 ACTIVE, REVOKED = "active", "revoked"
-LOWEST, HIGHEST = 0, 4  # tiers
+# Range of tiers.
+LOWEST, HIGHEST = 0, 4
 PREFIX = "principal_"
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{1,49}")
-PLACE = re.compile(r"[a-z0-9\[][a-z0-9.:\]-]{0,99}")  # a host and its port
-# The first three are everybody at home, the last tells them of their syncs
+# A host and its port.
+PLACE = re.compile(r"[a-z0-9\[][a-z0-9.:\]-]{0,99}")
+# Reserved names: local users, the console, and the sender of sync notifications.
 TAKEN = (
     PERSON,
     AGENT,
@@ -43,10 +45,9 @@ def add(
     *,
     by: Actor = CONSOLE,
 ) -> Principal:
-    """Make somebody known.
+    """Add a principal.
 
-    Raises: InputError RECORD_INVALID for a name that can't be, or is taken, or a tier that there
-    isn't.
+    Raises: InputError RECORD_INVALID for an invalid or taken name, or an invalid tier.
     """
     if not may_be_called(name):
         wanted = "2 to 50 small letters, digits, '.', '_' and '-', beginning with a letter or digit"
@@ -59,23 +60,27 @@ def add(
 
 
 def may_be_called(name: str) -> bool:
-    """Whether somebody at a Core can have this name."""
+    """True for a valid principal name."""
     return NAME.fullmatch(name) is not None and name not in TAKEN
 
 
 def is_from_elsewhere(name: str) -> bool:
-    """Whether this is somebody of another Core, marked with where that is; nobody here can have
-    such a name.
+    """True for the name of a principal of another Core, marked with its address.
+
+    No principal of this Core can have such a name.
     """
-    who, _, place = name.partition(FROM)
-    return NAME.fullmatch(who) is not None and PLACE.fullmatch(place) is not None
+    principal, _, place = name.partition(FROM)
+    return NAME.fullmatch(principal) is not None and PLACE.fullmatch(place) is not None
 
 
 def find(ledger: Ledger, name: str) -> Principal:
-    """Whoever has this name or id. Raises: InputError RECORD_UNKNOWN."""
-    for one in ledger.principals.all():
-        if name in (one.name, one.id):
-            return one
+    """Return the principal with this name or id.
+
+    Raises: InputError RECORD_UNKNOWN.
+    """
+    for principal in ledger.principals.all():
+        if name in (principal.name, principal.id):
+            return principal
     raise InputError(
         "RECORD_UNKNOWN",
         f"there is no principal {name!r}",
@@ -94,14 +99,21 @@ def change(
     grants: Mapping[str, bool] | None = None,
     by: Actor = CONSOLE,
 ) -> Principal:
-    """Let somebody do more or less from now on. Raises: InputError RECORD_INVALID."""
+    """Change the permissions or the state of a principal.
+
+    Raises: InputError RECORD_INVALID.
+    """
     if tier is not None:
         _check_tier(tier)
     if state not in (None, ACTIVE, REVOKED):
         raise _invalid("state", f"a principal is {ACTIVE} or {REVOKED}, not {state!r}")
     lowered = (tier is not None and tier < HIGHEST) or state == REVOKED
-    others = [one for one in ledger.principals.all() if one.id != principal.id]
-    if lowered and _may_all(principal) and not any(_may_all(other) for other in others):
+    others = [other for other in ledger.principals.all() if other.id != principal.id]
+    if (
+        lowered
+        and _is_administrator(principal)
+        and not any(_is_administrator(other) for other in others)
+    ):
         raise _invalid(
             "tier",
             f"{principal.name} is the last who may do everything (tier {HIGHEST}) and stays that",
@@ -113,13 +125,19 @@ def change(
 
 
 def grant(ledger: Ledger, principal: Principal, ref: str, *, writes: bool) -> Principal:
-    """Let somebody read, or also write, in a subcortex or everywhere. Raises: InputError."""
+    """Grant a principal to read, or also write, in a subcortex or everywhere.
+
+    Raises: InputError.
+    """
     ledger.principals.grant(principal.id, scope_named(ledger, ref), writes)
     return find(ledger, principal.id)
 
 
 def ungrant(ledger: Ledger, principal: Principal, ref: str) -> Principal:
-    """Let somebody see a subcortex no more. Raises: InputError, where they don't."""
+    """Remove a grant of a principal.
+
+    Raises: InputError where there is no such grant.
+    """
     scope = ref if ref in principal.grants else scope_named(ledger, ref)
     if scope not in principal.grants:
         raise InputError("RECORD_UNKNOWN", f"{principal.name} has no grant for {ref!r}")
@@ -128,14 +146,14 @@ def ungrant(ledger: Ledger, principal: Principal, ref: str) -> Principal:
 
 
 def scope_named(ledger: Ledger, ref: str) -> str:
-    """The id of a subcortex by its slug or id, "*" for all that aren't private.
+    """Return the id of a subcortex by slug or id; "*" stands for all that aren't private.
 
     Raises: InputError SCOPE_NOT_FOUND.
     """
     return EVERYWHERE if ref == EVERYWHERE else scope_of(ledger.recorded, ref).id
 
 
-def _may_all(principal: Principal) -> bool:
+def _is_administrator(principal: Principal) -> bool:
     return principal.tier >= HIGHEST and principal.state == ACTIVE
 
 

@@ -1,11 +1,10 @@
-"""How much each may ask of a Core: so many requests a minute by tier; whoever has no token is
-counted by their address.
+"""Rate limits of a Core: requests per minute by tier, or by address without a valid token.
 
-Whose a token is only the database knows. Which tokens count is known here, by their hashes, so that
-whoever comes with another one is counted as a stranger before it is asked, and strangers shut
-nobody out who shares an address with them. A token that was made since is looked for now and then,
-not for whoever guesses; until then its owner is a stranger, too, who is given back what was
-counted.
+Only the database knows the owner of a token. The hashes of valid tokens are cached here, so that a
+request with any other token counts against the limit of its address before the database is asked,
+and unauthenticated clients can't lock out a principal with the same address. A token that was
+created since is looked up now and then, not for each guess; until then its owner counts as
+unauthenticated, and gets that count back.
 """
 
 from __future__ import annotations
@@ -18,49 +17,61 @@ from cortex.base.errors import LimitError
 from cortex.engine.store.records.principals import Principal, hash_of, is_token
 from cortex.interfaces.transports.http.gateway import Rates
 
-# After which it is asked again which tokens count, where one comes that isn't known
+# Shortest time between two reloads of the valid tokens, caused by unknown ones.
 GOOD_SECONDS = 5.0
 
 
 class RateLimits:
-    """Counts requests."""
+    """Counters of requests by principal and by network address."""
 
     def __init__(self, rates: Sequence[int], clock: Callable[[], float] = time.monotonic) -> None:
-        """`rates` are requests per minute of tiers 0 to 4; 0 is any number."""
+        """`rates` are the requests per minute of tiers 0 to 4; 0 means unlimited."""
         self._rates = tuple(rates)
-        self._known = [Rates(rate, clock=clock) for rate in rates]
+        self._principal_rates = [Rates(rate, clock=clock) for rate in rates]
         self._strangers = Rates(rates[0], clock=clock)
-        self._clock, self._asked = clock, -math.inf
-        self._good: set[bytes] = set()  # hashes of tokens that count
+        self._clock, self._last_reload = clock, -math.inf
+        # Hashes of valid tokens.
+        self._good: set[bytes] = set()
 
     def count(self, principal: Principal) -> None:
-        """Count a request. Raises: LimitError RATE_LIMITED."""
+        """Count a request of a principal.
+
+        Raises: LimitError RATE_LIMITED.
+        """
         tier = self._tier(principal)
-        _check(self._known[tier].wait(principal.id), self._rates[tier])
+        _check(self._principal_rates[tier].wait(principal.id), self._rates[tier])
 
     def count_stranger(self, network: str) -> None:
-        """Count a request of somebody who isn't known. Raises: LimitError RATE_LIMITED."""
+        """Count an unauthenticated request.
+
+        Raises: LimitError RATE_LIMITED.
+        """
         _check(self._strangers.wait(network), self._rates[0])
 
     def is_good(self, token: str) -> bool:
-        """Whether a token counts, as far as that is known."""
+        """True for a token in the cache of valid tokens."""
         return is_token(token) and hash_of(token) in self._good
 
     def wants(self, token: str) -> bool:
-        """Whether to ask now which tokens count, since this one may be new; then nobody else is
-        told so for a while.
+        """True where the valid tokens should be reloaded because this one may be new.
+
+        The next reload is due GOOD_SECONDS later.
         """
-        if not is_token(token) or self.is_good(token) or self._clock() - self._asked < GOOD_SECONDS:
+        if (
+            not is_token(token)
+            or self.is_good(token)
+            or self._clock() - self._last_reload < GOOD_SECONDS
+        ):
             return False
-        self._asked = self._clock()
+        self._last_reload = self._clock()
         return True
 
     def know(self, good: Iterable[bytes]) -> None:
-        """Remember which tokens count."""
-        self._good, self._asked = set(good), self._clock()
+        """Replace the cache of valid tokens."""
+        self._good, self._last_reload = set(good), self._clock()
 
     def note(self, token: str, network: str, *, good: bool) -> None:
-        """Remember whether a token was somebody's, of whom that wasn't known before.
+        """Record the result of looking up a token that the cache knew differently.
 
         Raises: LimitError RATE_LIMITED.
         """

@@ -1,11 +1,9 @@
-"""The Core's library: what its ledger has, to be read and searched, and never more of it than
-whoever asks may see.
+"""Read side of the Core: the ledger's records for search and reading, filtered per viewer.
 
-Two libraries in one directory. `back` follows the ledger and indexes; it holds the directory's
-lease, so that no other process does the same. The hall itself reads what is there, confined:
-without a visitor it shows nothing. Where the ledger is a directory that is the same one; of a
-database a replica is kept beside, which can be thrown away. Writes go to the ledger, through the
-desk.
+Two libraries share one directory. `back` follows the ledger and indexes; it holds the lease of the
+directory, so that no other process does the same. The replica itself is read-only and confined:
+without a viewer it shows nothing. A ledger in SQLite is its own replica; a ledger in PostgreSQL is
+copied into a directory that can be thrown away. Writes go to the ledger, through the write gateway.
 """
 
 from __future__ import annotations
@@ -37,7 +35,8 @@ from cortex.interfaces.team_server.access_policy import PRIVATE
 from cortex.interfaces.team_server.live_access import LiveAccess
 from cortex.interfaces.team_server.write_gateway import RequestScope, WriteGateway
 
-PAGE = 500  # records that are taken over in one transaction
+# Records that are copied in one transaction.
+PAGE = 500
 EPOCH, CURSOR, WITNESS = "core.epoch", "core.cursor", "core.witness"
 
 log = logging.getLogger(__name__)
@@ -45,27 +44,29 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ReplicaMark:
-    """How far something is: which history, and up to which change."""
+    """Position in the ledger: a history and the last change in it."""
 
     epoch: str = ""
     change: int = 0
-    witness: str = ""  # that the history was this one
+    # Proof that the history is this one.
+    witness: str = ""
 
     def covers(self, other: ReplicaMark) -> bool:
-        """Whether whoever is here has been there; who is at the same change in another history
-        hasn't.
+        """True where this position includes the other.
+
+        The same change in a different history isn't included.
         """
         return self == other or (self.epoch == other.epoch and self.change > other.change)
 
 
 class ReplicaIndexer(Library):
-    """What the ledger has, whole, as it is found."""
+    """Library that copies and indexes the whole ledger."""
 
     def _open_store(self, directory: Path | None, root: str) -> Store:
         return Store(directory, root, qdrant=self._qdrant, shelved=True)
 
     def back_up(self, wait_seconds: float = 0.0) -> None:
-        """Make no snapshot: who runs a Core backs it up with `cortex core backup`."""
+        """Make no snapshot: operators back up a Core with `cortex core backup`."""
 
     @property
     def embedders(self) -> Embedders:
@@ -73,7 +74,7 @@ class ReplicaIndexer(Library):
 
 
 class ReadReplica(Library):
-    """What visitors read."""
+    """Library that a Core's requests read, filtered by viewer."""
 
     has_files = False
 
@@ -85,19 +86,26 @@ class ReadReplica(Library):
         *,
         embedders: Embedders | None = None,
     ) -> None:
-        """Raises: StoreError STORE_LOCKED, where another process follows the same ledger into this
+        """Open the replica of a ledger in a directory.
+
+        Raises: StoreError STORE_LOCKED where another process follows the same ledger into this
         directory.
         """
-        own = settings.model_copy(update={"home": directory, "team": _nobody(settings)})
+        own = settings.model_copy(
+            update={"home": directory, "team": _server_team_settings(settings)}
+        )
         ensure_store_dir(directory)
         self.ledger = ledger
         self.present = LiveAccess(ledger)
-        self._desk = WriteGateway(ledger, self.present, self.take_over)
-        self._turn = threading.RLock()  # one follows at a time
-        self._done = ReplicaMark()  # that is followed, and found
-        # That is taken over of a directory; of a database the replica knows it
-        self._taken = ReplicaMark()
-        self._emptied = 0  # how often another history began
+        self._gateway = WriteGateway(ledger, self.present, self.take_over)
+        # One thread follows at a time.
+        self._follow_lock = threading.RLock()
+        # The position up to which changes are copied and indexed.
+        self._indexed = ReplicaMark()
+        # The position seen in a SQLite ledger; a replica of PostgreSQL stores its own.
+        self._copied = ReplicaMark()
+        # Pages erased because the ledger got another history.
+        self._emptied = 0
         self._scopes: tuple[tuple[tuple[int, int], int], tuple[Record[Subcortex], ...]] | None = (
             None
         )
@@ -105,7 +113,7 @@ class ReadReplica(Library):
         try:
             self.back = ReplicaIndexer(own, embedders=embedders)
         except StoreError as error:
-            # A replica has nothing that its database hasn't.
+            # A replica can be rebuilt from its database, a SQLite ledger can't.
             if ledger.kind == SQLITE or error.code not in DISCARDED:
                 raise
             log.warning(
@@ -120,7 +128,8 @@ class ReadReplica(Library):
                     "STORE_LOCKED",
                     f"another process uses {directory}: each Core needs its own",
                     instead=(
-                        "A second Core on the same PostgreSQL takes --data DIR; records in SQLite are served by one process.",
+                        "A second Core on the same PostgreSQL takes --data DIR; "
+                        "records in SQLite are served by one process.",
                     ),
                 )
             _check_own(self.back.store, directory, replica=ledger.kind != SQLITE)
@@ -131,27 +140,24 @@ class ReadReplica(Library):
 
     def _open_store(self, directory: Path | None, root: str) -> Store:
         store = Store(directory, root, read_only=True, qdrant=self._qdrant, confined=True)
-        store.records = self._desk
+        store.records = self._gateway
         return store
 
     @property
     def reader(self) -> Library:
-        """The hall is for reading already."""
+        """This library, which is read-only already."""
         return self
 
-    # -- who is there
-    # --------------------------------------------------------------------------------------------------
+    # -- viewers
 
     @contextmanager
     def as_(self, viewer: Viewer) -> Iterator[RequestScope]:
-        """Have this thread see what a viewer may see, and write as far as they may, inside the
-        block.
-        """
-        with self.store.viewed_by(viewer), self._desk.visited_by(viewer) as visit:
+        """Read and write with the permissions of a viewer in this thread, inside the block."""
+        with self.store.viewed_by(viewer), self._gateway.visited_by(viewer) as visit:
             yield visit
 
     def subcortexes(self) -> tuple[Record[Subcortex], ...]:
-        """All of them, private ones too: what somebody may see depends on them."""
+        """Return all subcortexes, private ones included: access is computed from them."""
         lookup = self.back.store.recorded
         known, now = self._scopes, (lookup.last_of("subcortex"), self._emptied)
         if known is None or known[0] != now:
@@ -159,63 +165,66 @@ class ReadReplica(Library):
         return known[1]
 
     def whole(self, ref: str) -> Record[Any] | None:
-        """A record by its id, or a subcortex by its slug, whoever may see it."""
+        """Return a record by id, or a subcortex by slug, without access checks."""
         lookup = self.back.store.recorded
         return lookup.one(ref) if "_" in ref else by_slug(lookup, ref)
 
     def once_open(self) -> frozenset[str]:
-        """The subcortexes that are private now and were not always: what is in them may have been
-        seen.
+        """Return the ids of private subcortexes that were visible in an earlier version.
+
+        Clients may have seen their records.
         """
         changed = [
             subcortex
             for subcortex in self.subcortexes()
             if subcortex.body.visibility == PRIVATE and subcortex.version > 1
         ]
-        key = tuple((one.id, one.version) for one in changed)
+        key = tuple((subcortex.id, subcortex.version) for subcortex in changed)
         if self._once_open[0] != key:
-            found = (one.id for one in changed if self._was_open(one.id))
-            self._once_open = (key, frozenset(found))
+            open_ids = (subcortex.id for subcortex in changed if self._was_open(subcortex.id))
+            self._once_open = (key, frozenset(open_ids))
         return self._once_open[1]
 
-    def _was_open(self, number: str) -> bool:
+    def _was_open(self, subcortex_id: str) -> bool:
         return any(
             version.body.visibility != PRIVATE
-            for version in self.ledger.recorded.versions(number).values()
+            for version in self.ledger.recorded.versions(subcortex_id).values()
         )
 
-    # -- following
-    # -----------------------------------------------------------------------------------------------------
+    # -- following the ledger
 
     def refresh(self) -> None:
-        """Follow what anybody wrote; one number is compared where nobody did.
+        """Copy and index new changes of the ledger; without any, compare one position only.
 
-        What is in the same directory can be read as it is: nobody waits until what others wrote
-        just now is found, too.
+        With SQLite the records are readable already, so a request doesn't wait while another thread
+        indexes.
         """
-        if (self._mark() == self._done and not self._is_damaged()) or not self._turn.acquire(
-            blocking=self.ledger.kind != SQLITE
-        ):
+        if (
+            self._mark() == self._indexed and not self._is_damaged()
+        ) or not self._follow_lock.acquire(blocking=self.ledger.kind != SQLITE):
             return
         try:
             self.follow()
         finally:
-            self._turn.release()
+            self._follow_lock.release()
 
     def warm(self) -> None:
-        """Have in memory what every search needs: of many who ask first at the same time each would
-        fetch it for itself.
+        """Load the indexes that every search needs.
+
+        Otherwise each of several first requests would load them for itself.
         """
-        whoever = Viewer("", 0, sensitive=True, reads=frozenset({EVERYWHERE}))
+        viewer = Viewer("", 0, sensitive=True, reads=frozenset({EVERYWHERE}))
         try:
-            with self.store.viewed_by(whoever):
+            with self.store.viewed_by(viewer):
                 find(self, RecordQuery("anything"))
-        except CortexError as error:  # whoever asks is told
+        # A search reports the error to its client.
+        except CortexError as error:
             log.warning("nothing can be searched yet: %s", error.message)
 
     def keep_up(self) -> None:
-        """Have what anybody wrote readable, and found once it is much: for whoever writes much and
-        doesn't search. Whoever does waits for it.
+        """Make new changes readable, and index them once there are many.
+
+        For clients that write much and don't search; a search waits for the indexing.
         """
         if self.lag() >= PAGE:
             self.follow()
@@ -226,42 +235,41 @@ class ReadReplica(Library):
             log.warning("the replica doesn't follow the ledger: %s", error.message)
 
     def follow(self, *, forget: bool = False) -> bool:
-        """Have what was written read and found here; false where that can't be now, and what is
-        there is gone on with.
+        """Copy and index new changes; false where that fails, and the replica stays as it is.
 
-        Whoever waits for their turn is mostly followed when it comes, with all others who wait:
-        then nothing is left to do.
+        A thread that waited for the lock mostly finds its changes indexed by the thread before it.
         """
-        before, wanted = self._done, self._last()
-        with self._turn:
-            put_back = wanted is not None and before.change > wanted.change
-            done = wanted is not None and self._done.covers(wanted) and not put_back
-            if done and not forget and not self._is_damaged():
+        before, wanted = self._indexed, self._mark_or_none()
+        with self._follow_lock:
+            rolled_back = wanted is not None and before.change > wanted.change
+            up_to_date = wanted is not None and self._indexed.covers(wanted) and not rolled_back
+            if up_to_date and not forget and not self._is_damaged():
                 return True
             try:
-                mark = self._take_over()
+                mark = self._copy_changes()
             except CortexError as error:
                 log.warning("the replica doesn't follow the ledger: %s", error.message)
                 return False
             followed = self.back.follow(forget=forget)
             self.store.lookup.drop_recent()
             if followed:
-                self._done = mark
+                self._indexed = mark
         return followed
 
     def take_over(self) -> None:
-        """Have what was written readable here, though perhaps not found yet.
+        """Make new changes readable here, though perhaps not searchable yet.
 
-        Raises: CortexError, where that can't be.
+        Raises: CortexError where that fails.
         """
-        with self._turn:
-            self._take_over()
+        with self._follow_lock:
+            self._copy_changes()
 
     def check_history(self, epoch: str) -> None:
-        """Whether what is read here is of this history of the ledger: of another one no change may
-        be told by the numbers of this one.
+        """Check that the replica has this history of the ledger.
 
-        Raises: StoreError STORE_LOCKED, where that isn't followed yet.
+        Change numbers of one history mean nothing in another.
+
+        Raises: StoreError STORE_LOCKED where that history isn't followed yet.
         """
         if self.ledger.kind != SQLITE and self.back.store.truth.get(EPOCH) != epoch:
             raise StoreError(
@@ -269,8 +277,8 @@ class ReadReplica(Library):
             )
 
     def lag(self) -> int:
-        """How many changes of the ledger aren't followed yet."""
-        now, done = self._mark(), self._done
+        """Return the number of ledger changes that aren't indexed yet."""
+        now, done = self._mark(), self._indexed
         return (
             0 if done.covers(now) else now.change - (done.change if now.epoch == done.epoch else 0)
         )
@@ -278,34 +286,36 @@ class ReadReplica(Library):
     def _mark(self) -> ReplicaMark:
         return ReplicaMark(*self.ledger.mark())
 
-    def _last(self) -> ReplicaMark | None:
-        """How far the ledger is, None where it doesn't say."""
+    def _mark_or_none(self) -> ReplicaMark | None:
+        """Return the position of the ledger, None where it can't be read."""
         try:
             return self._mark()
         except CortexError:
             return None
 
-    def _take_over(self) -> ReplicaMark:
-        """Copy what is new in a database into the replica, each page with its place; a directory is
-        its own replica.
+    def _copy_changes(self) -> ReplicaMark:
+        """Copy new changes of a PostgreSQL ledger into the replica, page by page.
+
+        Each page is stored with its position. A SQLite ledger is its own replica.
         """
         mark, store = self._mark(), self.back.store
-        known = self._taken
+        known = self._copied
         if self.ledger.kind != SQLITE:
             known = ReplicaMark(
                 store.truth.get(EPOCH), int(store.truth.get(CURSOR, "0")), store.truth.get(WITNESS)
             )
-        if self._was_put_back(known, mark):
+        if self._was_rolled_back(known, mark):
             log.warning(
-                "the database was put back by other means than `cortex core restore`: everything is compared anew"
+                "the database was put back by other means than `cortex core restore`: "
+                "everything is compared anew"
             )
             self.ledger.renew_epoch(mark.epoch)
             mark = self._mark()
         if self.ledger.kind == SQLITE:
-            self._taken = mark
+            self._copied = mark
             return mark
         if known.epoch != mark.epoch:
-            self._empty(store)
+            self._erase_history(store)
             known = ReplicaMark(mark.epoch)
             store.truth.set({EPOCH: known.epoch, CURSOR: "0", WITNESS: ""})
         cursor = known.change
@@ -314,14 +324,15 @@ class ReadReplica(Library):
             cursor = page[-1].change if page else mark.change
             facts = {EPOCH: mark.epoch, CURSOR: str(cursor), WITNESS: mark.witness}
             store.records.apply(page, (), wording=wording(self.settings), meta=facts)
-        # Of what is no record: who may come in
+        # Changes of principals and tokens move the witness but are no records.
         if known.change == mark.change and known.witness != mark.witness:
             store.truth.set({WITNESS: mark.witness})
         return ReplicaMark(mark.epoch, cursor, mark.witness)
 
-    def _was_put_back(self, known: ReplicaMark, now: ReplicaMark) -> bool:
-        """Whether the ledger has lost what was taken over of it: it went backwards, or others have
-        written there since in its place.
+    def _was_rolled_back(self, known: ReplicaMark, now: ReplicaMark) -> bool:
+        """True where the ledger lost changes that were copied from it.
+
+        Its position went backwards, or other changes took their place.
         """
         if known.epoch != now.epoch:
             return False
@@ -329,23 +340,22 @@ class ReadReplica(Library):
             known.witness != now.witness and not self.ledger.remembers(known.witness)
         )
 
-    def _empty(self, store: Store) -> None:
-        """Forget another history."""
+    def _erase_history(self, store: Store) -> None:
+        """Erase the records of another history."""
         store.truth.set({EPOCH: "", CURSOR: "0", WITNESS: ""})
         while known := store.recorded.changes(0, PAGE):
-            gone = [one.record.id for one in known]
-            store.records.apply((), gone, wording=wording(self.settings), meta={CURSOR: "0"})
+            record_ids = [versioned.record.id for versioned in known]
+            store.records.apply((), record_ids, wording=wording(self.settings), meta={CURSOR: "0"})
             self._emptied += 1
 
     def close(self) -> None:
-        """Close both; the ledger is whoever's who opened it."""
+        """Close both libraries; the ledger is closed by its owner."""
         super().close()
         self.back.close()
 
 
 def _check_own(store: Store, directory: Path, *, replica: bool) -> None:
-    """A directory that is somebody's home, or holds what a replica wouldn't, is not followed into:
-    it would be emptied.
+    """Check that a directory belongs to a Core: following a ledger would erase other content.
 
     Raises: StoreError STORE_UNWRITABLE.
     """
@@ -359,6 +369,6 @@ def _check_own(store: Store, directory: Path, *, replica: bool) -> None:
         )
 
 
-def _nobody(settings: Settings) -> Any:
-    """The team's settings of a server: nobody is at home there, so that no name means "the person"."""
+def _server_team_settings(settings: Settings) -> Any:
+    """Return the team settings of a server, where no name refers to a local user."""
     return settings.team.model_copy(update={"name": PERSON})

@@ -1,8 +1,7 @@
-"""What every answer of a Core looks like: `data` with `meta`, or `error`; and which status and code
-an error has.
+"""Response envelopes of a Core: `data` with `meta`, or `error` with its code and status.
 
-One table from the errors of Cortex to those of the interface. Where a record is hidden from
-somebody it isn't there, so both are the same 404. Knows no route.
+One table maps the errors of Cortex to those of the HTTP interface. A record hidden from the viewer
+and a missing one give the same 404. Knows no route.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ API = "/api/v2"
 DOCUMENT = f"{API}/openapi.json"
 REPLAYED = "X-Idempotency-Replayed"
 REQUEST_ID = "X-Request-Id"
-RETRY_SECONDS = 1  # where nothing else is known
+# Default for `Retry-After`.
+RETRY_SECONDS = 1
 MOST_DETAILS = 20
 MAX_MESSAGE = 2_000
 
-# The code and the status of an error. Of what isn't named, 503 is for what may be gone later and
-# 500 for what won't.
+# The code and the status of an error. Any other error is 503 if it can be retried, else 500.
 ERRORS: Mapping[str, tuple[str, int]] = {
     "AUTH_REQUIRED": ("AUTH_REQUIRED", 401),
     "AUTH_EXPIRED": ("AUTH_EXPIRED", 401),
@@ -56,7 +55,7 @@ ERRORS: Mapping[str, tuple[str, int]] = {
         ("VALIDATION_ERROR", 400),
     ),
 }
-# Of what is refused before anybody looks at it.
+# Codes of requests that are rejected before they reach a route, by status.
 REFUSED: Mapping[int, str] = {
     401: "AUTH_REQUIRED",
     403: "PERMISSION_DENIED",
@@ -64,15 +63,16 @@ REFUSED: Mapping[int, str] = {
     429: "RATE_LIMITED",
     503: "SERVER_ERROR",
 }
-# Which the message says, or nobody needs
-_UNTOLD = frozenset({"near", "retry_after_seconds", "operation"})
+# Context of an error that the message already has, or that clients don't need.
+_OMITTED_CONTEXT = frozenset({"near", "retry_after_seconds", "operation"})
 
 
 @dataclass(frozen=True, slots=True)
 class Pagination:
-    """Where a list goes on."""
+    """Cursor of the next page of a list."""
 
-    cursor: str  # "" at the end
+    # Empty on the last page.
+    cursor: str
     limit: int
 
     @property
@@ -82,7 +82,7 @@ class Pagination:
 
 @dataclass(frozen=True, slots=True)
 class RouteResult:
-    """What a route answers."""
+    """Result of a route, before it is put into an envelope."""
 
     content: object
     pagination: Pagination | None = None
@@ -90,25 +90,28 @@ class RouteResult:
     meta: Mapping[str, object] = field(default_factory=dict)
 
 
-def answer(told: RouteResult, request_id: str, *, replayed: bool = False) -> Outgoing:
-    """An answer in its envelope."""
-    envelope: dict[str, object] = {"data": told.content, "meta": {**_meta(request_id), **told.meta}}
-    if told.pagination is not None:
-        envelope["pagination"] = told.pagination.row
+def answer(result: RouteResult, request_id: str, *, replayed: bool = False) -> Outgoing:
+    """Build the response for a result."""
+    envelope: dict[str, object] = {
+        "data": result.content,
+        "meta": {**_meta(request_id), **result.meta},
+    }
+    if result.pagination is not None:
+        envelope["pagination"] = result.pagination.row
     headers = {REPLAYED: "true"} if replayed else {}
-    return _json(envelope, told.status, request_id, headers)
+    return _json(envelope, result.status, request_id, headers)
 
 
 def failure(
     error: CortexError, request_id: str, headers: Mapping[str, str] | None = None
 ) -> Outgoing:
-    """An error in its envelope."""
+    """Build the response for an error."""
     code, status = code_of(error)
     return _failed(error, code, status, request_id, headers or {})
 
 
 def refusal(refused: HttpError, request_id: str) -> Outgoing:
-    """What is refused before anybody looks at it, in the same envelope."""
+    """Build the response for a request that was rejected before it reached a route."""
     code, status = code_of(refused.error)
     if refused.error.code == "REQUEST_REFUSED":
         status = refused.status
@@ -117,7 +120,7 @@ def refusal(refused: HttpError, request_id: str) -> Outgoing:
 
 
 def code_of(error: CortexError) -> tuple[str, int]:
-    """The code and the status that an error is told with."""
+    """Return the code and the status that represent an error."""
     if error.code == "ARGUMENT_INVALID" and "filter" in error.context:
         return "INVALID_FILTER", 400
     known = ERRORS.get(error.code)
@@ -128,7 +131,7 @@ def _failed(
     error: CortexError, code: str, status: int, request_id: str, headers: Mapping[str, str]
 ) -> Outgoing:
     seconds = _retry_after(error, status)
-    one = {
+    body = {
         "code": code,
         "message": "the server failed unexpectedly; its log says why"
         if status == 500
@@ -139,28 +142,28 @@ def _failed(
         "help_url": f"{DOCUMENT}#/components/responses/Error{status}",
     }
     waiting = {} if seconds is None else {"Retry-After": str(seconds)}
-    return _json({"error": one}, status, request_id, {**headers, **waiting})
+    return _json({"error": body}, status, request_id, {**headers, **waiting})
 
 
 def details_of(error: CortexError, code: str) -> list[dict[str, object]]:
-    """What is to be known besides the message: one for each problem, or one with what is known of
-    the only one.
-    """
-    several = error.context.get("problems")
-    if isinstance(several, Sequence) and not isinstance(several, str):
-        return [dict(one) for one in several if isinstance(one, Mapping)][:MOST_DETAILS]
-    known = {
+    """Return the details of an error: one per problem, or one with its context."""
+    problems = error.context.get("problems")
+    if isinstance(problems, Sequence) and not isinstance(problems, str):
+        return [dict(problem) for problem in problems if isinstance(problem, Mapping)][
+            :MOST_DETAILS
+        ]
+    detail = {
         name: value
         for name, value in error.context.items()
-        if name not in _UNTOLD and value not in ("", None, [], {})
+        if name not in _OMITTED_CONTEXT and value not in ("", None, [], {})
     }
     if code != error.code:
-        known["code"] = error.code
+        detail["code"] = error.code
     if code not in ("SERVER_ERROR", "RATE_LIMITED"):
-        # The last one is about tools and commands
+        # The last suggestion is about tools and commands.
         own = [suggestion for suggestion in error.suggestions[:-1] if suggestion]
-        known |= {"suggestion": own[0]} if own else {}
-    return [known] if known and code != "SERVER_ERROR" else []
+        detail |= {"suggestion": own[0]} if own else {}
+    return [detail] if detail and code != "SERVER_ERROR" else []
 
 
 def _retry_after(error: CortexError, status: int) -> int | None:
@@ -183,7 +186,7 @@ def _json(content: object, status: int, request_id: str, headers: Mapping[str, s
 
 
 def as_bytes(content: object) -> bytes:
-    """How something is sent."""
+    """Encode a value as compact JSON."""
     text = json.dumps(
         content, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=str
     )
@@ -191,5 +194,5 @@ def as_bytes(content: object) -> bytes:
 
 
 def plain(content: object, request_id: str, status: int = 200) -> Outgoing:
-    """An answer that has no envelope."""
+    """Build a response without an envelope."""
     return _json(content, status, request_id, {})

@@ -1,9 +1,8 @@
-"""What a route of the Core is, what it gets and how what was sent is read.
+"""Routes of the Core: their description, their context, and the parsing of requests.
 
-Which routes there are is told by `routes_*`.
-
-A route is a row: from it come the dispatching, the rights, the reading of query and body, and the
-OpenAPI document. It runs in a thread and may block; the hall shows it what whoever asks may see.
+The `routes` package defines the routes. A route is one row: dispatching, permissions, parsing of
+query and body, and the OpenAPI document follow from it. A route runs in a thread and may block; the
+replica shows it what the viewer may see.
 """
 
 from __future__ import annotations
@@ -34,15 +33,20 @@ from cortex.interfaces.transports.http.gateway import MAX_BODY_BYTES
 from cortex.interfaces.transports.jsonrpc import read_object
 from cortex.toolkit.tool import Arguments
 
-MAX_QUERY = 8_000  # characters
-MAX_PARTS = 100  # of a query
-# What a body may hold, however large it is: each part that doesn't fit is a problem of 1 KB, so
-# that 1 MB of ones took 600 MB and 1.7 s.
-MAX_NAMES = 100  # of what is said
-MAX_INNER = 1_000  # names of an object in it, as grants by subcortex
+# Characters of a query string.
+MAX_QUERY = 8_000
+# Parameters of a query string.
+MAX_PARTS = 100
+# Limits of a body besides its size. Each invalid value gives a problem of 1 KB: without them, 1 MB
+# of ones took 600 MB and 1.7 s.
+# Names of the outer object.
+MAX_NAMES = 100
+# Names of a nested object, such as the grants by subcortex.
+MAX_INNER = 1_000
 MAX_VALUES = 20_000
 ALL, NESTED = b"[{,", b"[{"
-PASSED_ON = {NESTED: 150_000, ALL: 1_000_000}  # of what is only passed on: 20,000 changes have less
+# Limits of a body that is passed on without validation; 20,000 changes have less.
+PASSED_ON = {NESTED: 150_000, ALL: 1_000_000}
 _VARIABLE = re.compile(r"\{(\w+)\}")
 
 NoArguments = Arguments
@@ -50,7 +54,7 @@ NoArguments = Arguments
 
 @dataclass(frozen=True, slots=True)
 class ServerParts:
-    """What a Core consists of."""
+    """The parts of a Core."""
 
     hall: ReadReplica
     ledger: Ledger
@@ -59,7 +63,7 @@ class ServerParts:
 
 @dataclass(frozen=True, slots=True)
 class RouteContext:
-    """A request, as a route gets it."""
+    """A request as a route gets it."""
 
     core: ServerParts
     principal: Principal
@@ -68,8 +72,10 @@ class RouteContext:
     path: Mapping[str, str]
     query: Any
     body: Any
-    key: str  # of a write
-    payload: str  # all that was asked, for the key
+    # Idempotency key of a write.
+    key: str
+    # The whole request as text, to detect a key that is used for another one.
+    payload: str
     cancel: Cancel
 
     @property
@@ -83,37 +89,43 @@ class RouteContext:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One thing that can be asked for."""
+    """An operation of the HTTP interface."""
 
     method: str
-    path: str  # below /api/v2, with {variables}
-    name: str  # of the operation
+    # Below /api/v2, with {variables}.
+    path: str
+    # The operation id.
+    name: str
     summary: str
     run: Callable[[RouteContext], RouteResult]
     tag: str
-    answer: Mapping[str, object]  # the schema of `data`
+    # The schema of `data`.
+    answer: Mapping[str, object]
     query: type[Arguments] = NoArguments
     body: type[Arguments] | None = None
-    keyed: bool = False  # it writes, and needs a key
-    listed: bool = False  # it answers in pages
+    # True for a write, which needs an idempotency key.
+    keyed: bool = False
+    # True for a paginated list.
+    listed: bool = False
     status: int = 200
     tier: int = 0
     most: int = MAX_BODY_BYTES
-    searches: bool = True  # it may ask for what was written just now by what it says
+    # True where it searches, so that new changes have to be indexed first.
+    searches: bool = True
 
     @property
     def pattern(self) -> re.Pattern[str]:
         parts = (
-            part if number % 2 == 0 else f"(?P<{part}>[^/]+)"
-            for number, part in enumerate(self._parts())
+            part if index % 2 == 0 else f"(?P<{part}>[^/]+)"
+            for index, part in enumerate(self._parts())
         )
         return re.compile(
-            "".join(re.escape(one) if not one.startswith("(?P<") else one for one in parts)
+            "".join(re.escape(part) if not part.startswith("(?P<") else part for part in parts)
         )
 
     @property
     def writes(self) -> bool:
-        """Whether it may have to wait for others who write."""
+        """True where it may have to wait for other writers."""
         return self.keyed or not self.searches
 
     @property
@@ -125,39 +137,47 @@ class Route:
 
 
 class Table:
-    """The routes, found by their path."""
+    """Lookup table of routes by path."""
 
     def __init__(self, routes: Sequence[Route]) -> None:
         self.routes = tuple(routes)
-        self._found: dict[str, tuple[re.Pattern[str], dict[str, Route]]] = {}
+        self._by_path: dict[str, tuple[re.Pattern[str], dict[str, Route]]] = {}
         for route in routes:
-            self._found.setdefault(route.path, (route.pattern, {}))[1][route.method] = route
+            self._by_path.setdefault(route.path, (route.pattern, {}))[1][route.method] = route
 
     def find(self, path: str) -> tuple[dict[str, Route], dict[str, str]]:
-        """The routes of a path by their methods, and what stands in place of its variables; a path
-        without any comes first.
+        """Return the routes of a path by method, and the values of its variables.
+
+        A path without variables takes precedence.
         """
-        if path in self._found and "{" not in path:
-            return self._found[path][1], {}
-        for pattern, methods in self._found.values():
+        if path in self._by_path and "{" not in path:
+            return self._by_path[path][1], {}
+        for pattern, methods in self._by_path.values():
             if (match := pattern.fullmatch(path)) is not None:
                 return methods, match.groupdict()
         return {}, {}
 
 
 def permit(route: Route, principal: Principal) -> None:
-    """Let somebody ask for something at all. Raises: InputError RIGHTS_MISSING."""
+    """Check that the tier of a principal allows a route.
+
+    Raises: InputError RIGHTS_MISSING.
+    """
     if principal.tier < route.tier:
         raise InputError(
             "RIGHTS_MISSING",
-            f"{principal.name} (tier {principal.tier}) may not {route.summary[0].lower()}{route.summary[1:]}: "
+            f"{principal.name} (tier {principal.tier}) may not "
+            f"{route.summary[0].lower()}{route.summary[1:]}: "
             f"that needs tier {route.tier}",
             context={"tier": principal.tier, "needed": route.tier},
         )
 
 
 def read_key(route: Route, given: Sequence[str]) -> str:
-    """The key of a write. Raises: InputError RECORD_INVALID with one that could be used."""
+    """Return the idempotency key of a write.
+
+    Raises: InputError RECORD_INVALID, which suggests a valid key.
+    """
     if not route.keyed:
         return ""
     if len(given) > 1:
@@ -183,7 +203,10 @@ def read_key(route: Route, given: Sequence[str]) -> str:
 
 
 def read_query(route: Route, query: bytes) -> Any:
-    """What a query string says. Raises: InputError ARGUMENT_INVALID."""
+    """Parse and validate a query string.
+
+    Raises: InputError ARGUMENT_INVALID.
+    """
     try:
         pairs = parse_qsl(
             query[:MAX_QUERY].decode("ascii", "replace"),
@@ -194,38 +217,46 @@ def read_query(route: Route, query: bytes) -> Any:
         raise InputError("ARGUMENT_INVALID", f"a query has at most {MAX_PARTS} parts") from None
     if len(query) > MAX_QUERY:
         raise InputError("ARGUMENT_INVALID", f"a query has at most {MAX_QUERY} characters")
-    told: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name, value in pairs:
         field = route.query.model_fields.get(name)
         several = field is not None and "tuple" in str(field.annotation)
-        if name in told and not several:
+        if name in values and not several:
             raise _wrong([{"field": name[:80], "message": "is said twice"}])
-        told[name] = [*told.get(name, ()), *filter(None, value.split(","))] if several else value
+        values[name] = (
+            [*values.get(name, ()), *filter(None, value.split(","))] if several else value
+        )
     try:
-        return route.query.model_validate(told, strict=False)
+        return route.query.model_validate(values, strict=False)
     except ValidationError as error:
         raise _wrong(_problems(error)) from None
 
 
 def read_body(model: type[BaseModel], body: bytes) -> Any:
-    """What a body says. Raises: InputError ARGUMENT_INVALID with all that doesn't fit."""
+    """Parse and validate a body.
+
+    Raises: InputError ARGUMENT_INVALID with all problems.
+    """
     try:
         _check_amount(model, body)
-        told = read_object(body, halves=False)
-        if len(told) > MAX_NAMES:
+        content = read_object(body, halves=False)
+        if len(content) > MAX_NAMES:
             raise ValueError(f"the body says more than {MAX_NAMES} things")
         if not getattr(model, "passed_on", False):
-            _check_names(told)
+            _check_names(content)
     except ValueError as error:
         raise InputError("ARGUMENT_INVALID", str(error), context={"field": "body"}) from None
     try:
-        return model.model_validate_json(json.dumps(told), strict=True)
+        return model.model_validate_json(json.dumps(content), strict=True)
     except ValidationError as error:
         raise _wrong(_problems(error)) from None
 
 
 def _check_amount(model: type[BaseModel], body: bytes) -> None:
-    """Raises: ValueError for more than anybody has to say."""
+    """Check the number of values in a body.
+
+    Raises: ValueError.
+    """
     bounds = (
         PASSED_ON
         if getattr(model, "passed_on", False)
@@ -234,36 +265,40 @@ def _check_amount(model: type[BaseModel], body: bytes) -> None:
     for marks, most in bounds.items():
         if holds_more(body, most, marks):
             raise ValueError(
-                f"the body holds more than {most:,} {'values' if marks == ALL else 'objects and lists'}"
+                f"the body holds more than {most:,} "
+                f"{'values' if marks == ALL else 'objects and lists'}"
             )
 
 
-def _check_names(told: object) -> None:
-    """Raises: ValueError for an object in which more is said than anywhere may be: of each name
-    that isn't known a problem is told.
+def _check_names(content: object) -> None:
+    """Check the number of names of each object in a body.
+
+    Each unknown name becomes a problem in the response, so there have to be few.
+
+    Raises: ValueError.
     """
-    waiting = [told]
-    while waiting:
-        one = waiting.pop()
-        if isinstance(one, dict) and len(one) > MAX_INNER:
+    pending = [content]
+    while pending:
+        value = pending.pop()
+        if isinstance(value, dict) and len(value) > MAX_INNER:
             raise ValueError(f"an object of the body has more than {MAX_INNER:,} names")
-        if isinstance(one, dict | list):
-            waiting += one.values() if isinstance(one, dict) else one
+        if isinstance(value, dict | list):
+            pending += value.values() if isinstance(value, dict) else value
 
 
 def payload_of(method: str, path: str, body: Any) -> str:
-    """All that was asked, as one text."""
-    told = body.model_dump_json(exclude_unset=True) if body is not None else ""
-    return f"{method} {path} {told}"
+    """Return the whole request as one text, for the idempotency key."""
+    content = body.model_dump_json(exclude_unset=True) if body is not None else ""
+    return f"{method} {path} {content}"
 
 
 def _problems(error: ValidationError) -> list[dict[str, object]]:
     return [
         {
-            "field": ".".join(map(str, one["loc"]))[:200] or "body",
-            "message": _plain(one["type"], one["msg"]),
+            "field": ".".join(map(str, problem["loc"]))[:200] or "body",
+            "message": _plain(problem["type"], problem["msg"]),
         }
-        for one in error.errors(include_url=False, include_input=False, include_context=False)
+        for problem in error.errors(include_url=False, include_input=False, include_context=False)
     ]
 
 

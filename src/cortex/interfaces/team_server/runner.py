@@ -1,9 +1,8 @@
-"""A Core, served: where it listens, with which certificate, what is done in the background, and how
-it ends.
+"""Run a Core: address, certificate, background work and shutdown.
 
-On loopback by default; elsewhere only with a certificate, or where somebody says that a proxy has
-one: tokens must not travel in the open. At a signal nothing new is taken, what is under way is
-answered, and all is closed.
+It listens on loopback by default; elsewhere only with a certificate or behind a proxy that has one,
+since tokens must not travel unencrypted. On a signal it accepts no new requests, answers those in
+progress and closes everything.
 """
 
 from __future__ import annotations
@@ -27,9 +26,12 @@ from cortex.interfaces.team_server.read_replica import ReadReplica
 from cortex.interfaces.transports.http.gateway import is_loopback
 from cortex.interfaces.transports.http.uvicorn_server import Patient, config, listen_on
 
-GRACE_SECONDS = 20.0  # for what is under way at the end
-CLOSE_SECONDS = 5.0  # for threads that nobody waits for any more
-LOOK_SECONDS = 30.0  # between two looks at the ledger where nobody asks
+# Time for requests in progress at shutdown.
+GRACE_SECONDS = 20.0
+# Time for threads without a waiting client at shutdown.
+CLOSE_SECONDS = 5.0
+# Interval for following the ledger without requests.
+LOOK_SECONDS = 30.0
 CLEAN_SECONDS = 86_400.0
 
 log = logging.getLogger(__name__)
@@ -47,8 +49,9 @@ def serve_core(
     behind_proxy: bool = False,
     ready: Callable[[str], None] = lambda address: None,
 ) -> int:
-    """Serve until a signal comes; `ready` is told the address. `directory` is the ledger's own, or
-    that of its replica.
+    """Serve until a signal arrives; `ready` is called with the address.
+
+    `directory` holds the ledger itself or its replica.
 
     Raises: NetworkError ADDRESS_REFUSED, ConfigError CONFIG_INVALID for a certificate, StoreError.
     """
@@ -76,7 +79,10 @@ def serve_core(
 
 
 def check_address(host: str, *, tls: bool, behind_proxy: bool, local_only: bool = False) -> None:
-    """Raises: NetworkError ADDRESS_REFUSED, where tokens would travel in the open."""
+    """Check that tokens don't travel unencrypted to this address.
+
+    Raises: NetworkError ADDRESS_REFUSED.
+    """
     if is_loopback(host):
         return
     if local_only:
@@ -89,13 +95,16 @@ def check_address(host: str, *, tls: bool, behind_proxy: bool, local_only: bool 
             "ADDRESS_REFUSED",
             f"{host} is reachable from other machines, and tokens would travel in the open",
             suggestions=(
-                "Give a certificate with --tls-cert and --tls-key, say --behind-proxy where a proxy has one, or use a loopback address.",
+                (
+                    "Give a certificate with --tls-cert and --tls-key, say --behind-proxy where "
+                    "a proxy has one, or use a loopback address."
+                ),
             ),
         )
 
 
 def address_of(listening: socket.socket, *, secure: bool) -> str:
-    """Where a server is reached."""
+    """Return the URL of a listening socket."""
     name, port = listening.getsockname()[:2]
     return f"{'https' if secure else 'http'}://{f'[{name}]' if ':' in name else name}:{port}"
 
@@ -116,48 +125,46 @@ def _certificate(cert: Path | None, key: Path | None) -> tuple[Path, Path] | Non
 
 
 def _no_password() -> str:
-    """A key that wants a password can't be used: nobody is there to type it."""
+    """Reject an encrypted key: a server can't ask for its password."""
     raise ValueError("the key is encrypted")
 
 
 @contextmanager
 def _open(ledger: Ledger, settings: Settings, directory: Path) -> Iterator[ReadReplica]:
-    """The hall, brought up to date and kept so until the block ends."""
-    hall = ReadReplica(settings, ledger, directory)
-    ending = threading.Event()
-    chores = threading.Thread(target=_keep, args=(hall, ending), name="chores", daemon=True)
+    """Open the replica, bring it up to date and keep it so until the block ends."""
+    replica = ReadReplica(settings, ledger, directory)
+    stop = threading.Event()
+    chores = threading.Thread(target=_run_chores, args=(replica, stop), name="chores", daemon=True)
     try:
-        hall.follow()
-        hall.warm()
-        # Of an index that was built for the first time: 200 MB with 100,000 records
+        replica.follow()
+        replica.warm()
+        # The first build of an index leaves 200 MB with 100,000 records.
         give_memory_back()
         chores.start()
-        yield hall
+        yield replica
     finally:
-        ending.set()
+        stop.set()
         if chores.is_alive():
             chores.join(CLOSE_SECONDS)
-        hall.close()
+        replica.close()
 
 
-def _keep(hall: ReadReplica, ending: threading.Event) -> None:
-    """Follow the ledger where nobody asks, let go of what many at once needed, and drop once a day
-    what is older than it is to be kept.
-    """
+def _run_chores(replica: ReadReplica, stop: threading.Event) -> None:
+    """Follow the ledger without requests, free memory, and purge old data once a day."""
     cleaned = time.monotonic()
-    while not ending.wait(LOOK_SECONDS):
+    while not stop.wait(LOOK_SECONDS):
         try:
-            hall.refresh()
+            replica.refresh()
             give_memory_back()
             if time.monotonic() - cleaned > CLEAN_SECONDS:
                 cleaned = time.monotonic()
-                hall.back.clean_up()
+                replica.back.clean_up()
         except CortexError as error:
             log.warning("%s", error.message)
 
 
 def _await_threads(app: App) -> None:
-    """Wait a little for what nobody waits for any more: it may be writing."""
+    """Wait a little for threads without a waiting client: they may be writing."""
     deadline = time.monotonic() + CLOSE_SECONDS
     while app.busy and time.monotonic() < deadline:
         time.sleep(0.02)

@@ -1,9 +1,8 @@
-"""How a team's records are told over HTTP: names of fields, moments as text, and the models of what
-is sent.
+"""Records over HTTP: field names, timestamps as text, and the models of request bodies.
 
-One table of names for both directions; lengths and allowed values come from `records.allowed`, so
-that the document says what is checked. What is only true on somebody's own machine (where their
-checkout lies) is neither told nor taken. Knows no route.
+One table of names serves both directions; lengths and allowed values come from the team family's
+validation, so that the OpenAPI document states what is checked. Fields that only hold on one
+machine (the path of a checkout) are neither sent nor accepted. Knows no route.
 """
 
 from __future__ import annotations
@@ -48,15 +47,17 @@ from cortex.toolkit.tool import Arguments, Whole
 Row = dict[str, object]
 
 _NAMES: Mapping[str, str] = {
-    "about": "about_id", "assignees": "assignee_ids", "body": "body_md", "charter": "charter_md", "commit": "commit_sha",
-    "description": "description_md", "evidence": "evidence_links", "expires": "expires_at", "last_reviewed": "last_reviewed_at",
-    "notes": "notes_md", "owner": "owner_id", "parent": "parent_comment_id", "published": "published_entity_id",
-    "recipient": "recipient_id", "review_by": "review_by_date", "reviewed_by": "reviewed_by_id", "session": "session_id",
-    "source": "source_id", "state": "status", "stewards": "steward_ids", "subcortex": "subcortex_id", "summary": "summary_md",
-    "superseded_by": "superseded_by_id", "supersedes": "supersedes_id", "target": "target_id", "target_kind": "target_type",
+    "about": "about_id", "assignees": "assignee_ids", "body": "body_md", "charter": "charter_md",
+    "commit": "commit_sha", "description": "description_md", "evidence": "evidence_links",
+    "expires": "expires_at", "last_reviewed": "last_reviewed_at", "notes": "notes_md",
+    "owner": "owner_id", "parent": "parent_comment_id", "published": "published_entity_id",
+    "recipient": "recipient_id", "review_by": "review_by_date", "reviewed_by": "reviewed_by_id",
+    "session": "session_id", "source": "source_id", "state": "status", "stewards": "steward_ids",
+    "subcortex": "subcortex_id", "summary": "summary_md", "superseded_by": "superseded_by_id",
+    "supersedes": "supersedes_id", "target": "target_id", "target_kind": "target_type",
     "task": "linked_task_id", "thread": "linked_thread_id", "watchers": "watcher_ids",
 }  # fmt: skip
-_OTHERS: Mapping[type, Mapping[str, str]] = {
+_NAMES_BY_CLASS: Mapping[type, Mapping[str, str]] = {
     Thread: {
         "summary": "rolling_summary_md",
         "summary_sources": "rolling_summary_sources",
@@ -66,33 +67,33 @@ _OTHERS: Mapping[type, Mapping[str, str]] = {
     Observation: {"subcortex": "linked_subcortex_id"},
     Evidence: {"kind": "type"},
 }
-# Milliseconds since 1970, 0 for never
-_MOMENTS = frozenset({"last_reviewed", "reviewed_at", "expires"})
-_OF_A_MACHINE = {CodeLink: frozenset({"root", "file_hash", "body_hash"})}
+# Fields in milliseconds since 1970, 0 for never.
+_TIMESTAMPS = frozenset({"last_reviewed", "reviewed_at", "expires"})
+_LOCAL_FIELDS = {CodeLink: frozenset({"root", "file_hash", "body_hash"})}
 
-# What may be said of a new record, and what may be said otherwise later.
+# Fields that a new record may have, and fields that a change may have.
 CREATED: Mapping[type, tuple[str, ...]] = {
     Subcortex: (
-        "slug", "name", "description", "charter", "state", "visibility", "sensitivity", "stewards", "pinned_threads",
-        "pinned_artifacts", "pinned_tasks", "glossary", "naming",
+        "slug", "name", "description", "charter", "state", "visibility", "sensitivity", "stewards",
+        "pinned_threads", "pinned_artifacts", "pinned_tasks", "glossary", "naming",
     ),
     Thread: ("title", "body", "type", "subcortex", "sensitivity", "tags", "task", "code_links"),
     Comment: ("body", "parent", "sensitivity", "citations"),
     Observation: (
-        "title", "summary", "type", "tags", "subcortex", "thread", "task", "sensitivity", "source_type", "session", "commit_id",
-        "attachments", "code_links",
+        "title", "summary", "type", "tags", "subcortex", "thread", "task", "sensitivity",
+        "source_type", "session", "commit_id", "attachments", "code_links",
     ),
     Artifact: (
-        "title", "body", "summary", "type", "state", "owner", "review_by", "evidence", "supersedes", "verification", "subcortex",
-        "sensitivity", "tags", "code_links",
+        "title", "body", "summary", "type", "state", "owner", "review_by", "evidence", "supersedes",
+        "verification", "subcortex", "sensitivity", "tags", "code_links",
     ),
     Task: (
-        "title", "body", "state", "priority", "assignees", "watchers", "thread", "subcortex", "blocked_reason", "notes",
-        "sensitivity", "tags", "code_links",
+        "title", "body", "state", "priority", "assignees", "watchers", "thread", "subcortex",
+        "blocked_reason", "notes", "sensitivity", "tags", "code_links",
     ),
     Draft: (
-        "type", "title", "body", "target_kind", "target", "patch", "artifact_type", "thread_type", "citations", "tags", "reason",
-        "summary", "sensitivity", "code_links", "evidence",
+        "type", "title", "body", "target_kind", "target", "patch", "artifact_type", "thread_type",
+        "citations", "tags", "reason", "summary", "sensitivity", "code_links", "evidence",
     ),
     Link: ("source", "relation", "target", "note", "state"),
 }  # fmt: skip
@@ -108,14 +109,12 @@ PATCHED: Mapping[type, tuple[str, ...]] = {
 
 
 def name_of(cls: type, field: str) -> str:
-    """How a field is called over HTTP."""
-    return _OTHERS.get(cls, {}).get(field) or _NAMES.get(field, field)
+    """Return the name of a field over HTTP."""
+    return _NAMES_BY_CLASS.get(cls, {}).get(field) or _NAMES.get(field, field)
 
 
 def moment(milliseconds: int) -> str:
-    """A moment as text in UTC, with its milliseconds; whatever a clock of long ago or far ahead
-    said.
-    """
+    """Format a timestamp in UTC with milliseconds; out-of-range values become the year 9999."""
     try:
         at = datetime.fromtimestamp(milliseconds / 1000, UTC)
     except (OverflowError, ValueError, OSError):
@@ -123,12 +122,11 @@ def moment(milliseconds: int) -> str:
     return at.strftime("%Y-%m-%dT%H:%M:%S.") + f"{at.microsecond // 1000:03d}Z"
 
 
-# -- records as they are told
-# ------------------------------------------------------------------------------------------
+# -- encoded records
 
 
 def record_row(record: Record[Any], now: int = 0) -> Row:
-    """A record, whole."""
+    """Encode a whole record."""
     row: Row = {
         "id": record.id,
         "kind": record.kind,
@@ -136,32 +134,32 @@ def record_row(record: Record[Any], now: int = 0) -> Row:
         "author_id": record.author,
         "created_at": moment(record.created),
         "updated_at": moment(record.updated),
-        **_told(record.body),
+        **_encode_fields(record.body),
     }
     if isinstance(record.body, Draft) and now:
         row["status"] = state_of(record.body, now)
     return row
 
 
-def _told(noun: Any) -> Row:
-    cls = type(noun)
+def _encode_fields(body: Any) -> Row:
+    cls = type(body)
     row: Row = {}
-    for field in fields(noun):
-        if field.name in _OF_A_MACHINE.get(cls, ()):
+    for field in fields(body):
+        if field.name in _LOCAL_FIELDS.get(cls, ()):
             continue
-        value = getattr(noun, field.name)
-        if field.name in _MOMENTS:
+        value = getattr(body, field.name)
+        if field.name in _TIMESTAMPS:
             value = moment(value) if value else None
         elif field.name == "patch":
             value = dict(value)
         elif isinstance(value, tuple):
-            value = [_told(part) if is_dataclass(part) else part for part in value]
+            value = [_encode_fields(part) if is_dataclass(part) else part for part in value]
         row[name_of(cls, field.name)] = value
     return row
 
 
 def record_schema(cls: type) -> dict[str, object]:
-    """The JSON schema of a row."""
+    """Return the JSON schema of an encoded record."""
     text, moment_text = {"type": "string"}, {"type": "string", "format": "date-time"}
     head = {
         "id": text,
@@ -176,12 +174,12 @@ def record_schema(cls: type) -> dict[str, object]:
 
 def _properties(cls: type) -> dict[str, object]:
     hints = get_type_hints(cls)
-    found: dict[str, object] = {}
+    properties: dict[str, object] = {}
     for field in fields(cls):
-        if field.name in _OF_A_MACHINE.get(cls, ()):
+        if field.name in _LOCAL_FIELDS.get(cls, ()):
             continue
         hint = hints[field.name]
-        if field.name in _MOMENTS:
+        if field.name in _TIMESTAMPS:
             schema: dict[str, object] = {"type": ["string", "null"], "format": "date-time"}
         elif field.name == "patch":
             schema = {"type": "object", "additionalProperties": {"type": "string"}}
@@ -191,30 +189,30 @@ def _properties(cls: type) -> dict[str, object]:
             schema = {"type": "array", "items": part}
         else:
             schema = {"type": "string" if hint is str else "integer"}
-        found[name_of(cls, field.name)] = schema
-    return found
+        properties[name_of(cls, field.name)] = schema
+    return properties
 
 
 def _object(properties: Mapping[str, object]) -> dict[str, object]:
     return {"type": "object", "properties": dict(properties), "required": list(properties)}
 
 
-# -- models of what is sent
-# --------------------------------------------------------------------------------------------
+# -- models of request bodies
 
 
 def sent(cls: type, model: Arguments) -> dict[str, Any]:
-    """What a model says of a body of this class, by its own names; what is null or left out isn't
-    said.
+    """Return the fields that a request body sets, by their internal names.
+
+    Null and missing fields are left out.
     """
     names = {name_of(cls, field.name): field.name for field in fields(cls)}
     given = {name: getattr(model, name) for name in model.model_fields_set if name in names}
-    return {names[name]: _taken(value) for name, value in given.items() if value is not None}
+    return {names[name]: _decode_value(value) for name, value in given.items() if value is not None}
 
 
-def _taken(value: Any) -> Any:
+def _decode_value(value: Any) -> Any:
     if isinstance(value, tuple):
-        return tuple(_taken(part) for part in value)
+        return tuple(_decode_value(part) for part in value)
     if isinstance(value, dict):
         return tuple(value.items())
     if isinstance(value, Arguments):
@@ -225,19 +223,19 @@ def _taken(value: Any) -> Any:
 
 @cache
 def create_body(cls: type) -> type[Arguments]:
-    """The model of a new record."""
+    """Build the model of a new record."""
     needed = tuple(name for name in NEEDED.get(cls, ("type",)) if name in CREATED[cls])
     return _model(f"New{cls.__name__}", cls, CREATED[cls], needed, FIRST.get(cls, ()))
 
 
 @cache
 def patch_body(cls: type) -> type[Arguments]:
-    """The model of a change."""
+    """Build the model of a change."""
     return changes_body(f"Change{cls.__name__}", cls, PATCHED[cls])
 
 
 def changes_body(name: str, cls: type, names: Sequence[str]) -> type[Arguments]:
-    """The model of a change of these fields; `version` is the one that it is made for."""
+    """Build the model of a change of these fields; `version` is the expected version."""
     more = {
         "version": (
             Annotated[Whole | None, Field(ge=1, description="Refused where it is another one now")],
@@ -249,10 +247,10 @@ def changes_body(name: str, cls: type, names: Sequence[str]) -> type[Arguments]:
 
 @cache
 def _part(cls: type) -> type[Arguments]:
-    names = [field.name for field in fields(cls) if field.name not in _OF_A_MACHINE.get(cls, ())]
-    made = _model(cls.__name__, cls, names, NEEDED[cls], ())
-    _PARTS[made] = cls
-    return made
+    names = [field.name for field in fields(cls) if field.name not in _LOCAL_FIELDS.get(cls, ())]
+    model = _model(cls.__name__, cls, names, NEEDED[cls], ())
+    _PARTS[model] = cls
+    return model
 
 
 _PARTS: dict[type, type] = {}
@@ -267,23 +265,23 @@ def _model(
     more: Mapping[str, Any] | None = None,
 ) -> type[Arguments]:
     hints = get_type_hints(cls)
-    defaults = {one.name: one.default for one in fields(cls)}
-    made: dict[str, Any] = {}
+    defaults = {dataclass_field.name: dataclass_field.default for dataclass_field in fields(cls)}
+    model_fields: dict[str, Any] = {}
     for field in names:
-        kind = _kind(cls, field, hints[field], states, field in needed)
+        kind = _field_type(cls, field, hints[field], states, field in needed)
         if field in needed:
-            made[name_of(cls, field)] = (kind, ...)
+            model_fields[name_of(cls, field)] = (kind, ...)
         else:
-            shown = defaults[field]
-            extra = {} if shown in (MISSING, "", (), 0) else {"default": shown}
-            made[name_of(cls, field)] = (
+            default = defaults[field]
+            extra = {} if default in (MISSING, "", (), 0) else {"default": default}
+            model_fields[name_of(cls, field)] = (
                 Annotated[kind | None, Field(json_schema_extra=extra)],
                 None,
             )
-    return create_model(name, __base__=Arguments, **made, **(more or {}))
+    return create_model(name, __base__=Arguments, **model_fields, **(more or {}))
 
 
-def _kind(cls: type, field: str, hint: Any, states: Sequence[str], needed: bool) -> Any:
+def _field_type(cls: type, field: str, hint: Any, states: Sequence[str], needed: bool) -> Any:
     limits = LIMITS.get(cls, {})
     if field == "patch":
         return Annotated[
@@ -316,7 +314,7 @@ def _choices(cls: type, field: str, states: Sequence[str]) -> Sequence[str]:
         return SENSITIVITIES
     if field == "type" and cls in TYPES:
         return TYPES[cls]
-    return [one for one in ALLOWED.get((cls, field), ()) if one]
+    return [choice for choice in ALLOWED.get((cls, field), ()) if choice]
 
 
 PLURALS: Mapping[str, str] = {

@@ -1,8 +1,8 @@
-"""Where visitors of a Core write: the functions of `records` unchanged, over the ledger, as far as
-whoever is there may.
+"""Write side of the Core: record writes over the ledger, limited to the current viewer.
 
-It stands where a library has its records. What is written can be read in the hall when a step
-returns; a step whose result its own author could not see is not taken.
+The gateway takes the place of a library's records, so the functions of the team family run
+unchanged. A write is readable in the replica when its transaction returns; a write that its own
+author could not see is rejected.
 """
 
 from __future__ import annotations
@@ -33,28 +33,28 @@ from cortex.interfaces.team_server.live_access import LiveAccess
 
 @dataclass(slots=True)
 class RequestScope:
-    """Somebody who is there, and whether what they asked to write had been written before."""
+    """The viewer of a request, and if its write had been applied before."""
 
     viewer: Viewer
     replayed: bool = False
 
 
 class WriteGateway(Records):
-    """The records of the ledger, for whoever visits this thread."""
+    """The records of the ledger, for the viewer of the current thread."""
 
     def __init__(self, ledger: Ledger, present: LiveAccess, take_over: Callable[[], None]) -> None:
-        """`take_over` has what was written readable."""
+        """`take_over` makes new changes of the ledger readable in the replica."""
         self._ledger, self._present, self._take_over = ledger, present, take_over
-        self._here = threading.local()
+        self._local = threading.local()
 
     @contextmanager
     def visited_by(self, viewer: Viewer) -> Iterator[RequestScope]:
-        """Let somebody write in this thread, inside the block."""
-        self._here.visit = visit = RequestScope(viewer)
+        """Write as this viewer in this thread, inside the block."""
+        self._local.visit = visit = RequestScope(viewer)
         try:
             yield visit
         finally:
-            self._here.visit = None
+            self._local.visit = None
 
     def perform(
         self,
@@ -70,16 +70,16 @@ class WriteGateway(Records):
         quiet: bool = False,
         screen: Screened | None = None,
     ) -> TransactionResult:
-        """As the ledger does it, but only what the visitor may do.
+        """Run a transaction of the ledger with the permissions of the viewer.
 
-        Raises: StoreError STORE_READ_ONLY, where there is none; STORE_LOCKED, where what they may
-        do was changed since they came; as there.
+        Raises: StoreError STORE_READ_ONLY without a viewer, STORE_LOCKED where the viewer's access
+        changed since the request began; and the errors of the ledger.
         """
-        visit: RequestScope | None = getattr(self._here, "visit", None)
+        visit: RequestScope | None = getattr(self._local, "visit", None)
         if visit is None:
             raise StoreError("STORE_READ_ONLY", "nobody is there who writes")
         done = self._ledger.records.perform(
-            self._seen(work, visit.viewer),
+            self._with_access_check(work, visit.viewer),
             actor=actor,
             key=key,
             action=action,
@@ -94,19 +94,23 @@ class WriteGateway(Records):
         return done
 
     def known(self, actor: Actor, key: str, action: str, payload: str) -> TransactionResult | None:
-        """What a key gave before, None where it is new. Raises: InputError IDEMPOTENCY_REPLAY."""
+        """Return the earlier result of a key, None for a new one.
+
+        Raises: InputError IDEMPOTENCY_REPLAY.
+        """
         return self._ledger.records.known(actor, key, action, payload)
 
-    def _seen(
+    def _with_access_check(
         self, work: Callable[[RecordTransaction], str], viewer: Viewer
     ) -> Callable[[RecordTransaction], str]:
-        """A step that isn't taken where its own author could not see what it wrote.
+        """Wrap a transaction so that it fails where its author could not see the result.
 
-        It raises: InputError RIGHTS_MISSING; StoreError.
+        The wrapper raises InputError RIGHTS_MISSING and StoreError.
         """
 
         def step_of(step: RecordTransaction) -> str:
-            self._present.check(viewer)  # nobody else writes from here on
+            # No other writer can change the access from here on.
+            self._present.check(viewer)
             result = work(step)
             if kind_of_id(result) and step.get(result) is None:
                 raise InputError(
@@ -118,7 +122,7 @@ class WriteGateway(Records):
 
 
 def sees_of(viewer: Viewer) -> Sees:
-    """Whether a viewer may know of a record."""
+    """Return the visibility predicate of a viewer."""
 
     def may_see(record: Record[Any], get: Get) -> bool:
         return sees(viewer, record, get)

@@ -1,10 +1,10 @@
-"""Bytes in, JSON-RPC messages out: cuts a byte stream into bounded lines and judges each line's
-envelope.
+"""JSON-RPC messages from bytes: cut a stream into bounded lines and check each envelope.
 
-Whatever a peer writes ends here as a message of known shape, several of them, a refusal to send
-back, or nothing. It doesn't know where the bytes come from, and of MCP only that `initialize`
-stands alone. Road not taken: the SDK's own reader, which holds a line of any length in memory and
-drops a bad one without an answer.
+Any input becomes a message of known shape, a batch, a refusal to send back, or nothing. This module
+doesn't know the source of the bytes, and of MCP only that `initialize` stands alone.
+
+Road not taken: the SDK's own reader, which holds a line of any length in memory and drops a bad one
+without an answer.
 """
 
 from __future__ import annotations
@@ -17,15 +17,19 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 MAX_LINE_BYTES = 10 * 1024 * 1024
-MAX_DEPTH = 100  # of nested arrays and objects
+# Levels of nested arrays and objects.
+MAX_DEPTH = 100
 MAX_METHOD_CHARS = 200
-MAX_MEMBERS = 100  # of a batch
-# Of an integer: Python reads no more, since the time that takes grows with their square
+# Messages of a batch.
+MAX_MEMBERS = 100
+# Digits of an integer. Python's own limit, since parsing takes quadratic time.
 MAX_DIGITS = 4_300
-TOO_LARGE = 10**300  # stands for an integer that has more; a float can still hold it
+# Stands for an integer with more digits; a float can still hold it.
+TOO_LARGE = 10**300
 
 _HALF = re.compile("[\ud800-\udfff]")
-_SURROGATE = re.compile(rb"\\u[dD]")  # perhaps: an escape that may be half of a pair
+# An escape that may be half of a surrogate pair.
+_SURROGATE = re.compile(rb"\\u[dD]")
 
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
@@ -34,7 +38,7 @@ INVALID_PARAMS = -32602
 
 @dataclass(frozen=True, slots=True)
 class RpcRequest:
-    """A message that wants an answer."""
+    """A message that expects an answer."""
 
     id: int | str
     method: str
@@ -43,7 +47,7 @@ class RpcRequest:
 
 @dataclass(frozen=True, slots=True)
 class RpcNotification:
-    """A message that wants none."""
+    """A message that expects no answer."""
 
     method: str
     params: Mapping[str, Any] | None
@@ -51,7 +55,7 @@ class RpcNotification:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A message that can't be taken; `line` is what the peer is told."""
+    """A message that can't be processed; `line` is the error to send back."""
 
     line: bytes
 
@@ -61,31 +65,31 @@ Message = RpcRequest | RpcNotification | Refusal
 
 @dataclass(frozen=True, slots=True)
 class RpcBatch:
-    """Several messages in one array, without those that want nothing (answers that nobody waits
-    for).
-    """
+    """Several messages in one array, without responses that match no request."""
 
     members: tuple[Message, ...]
 
     @property
     def requests(self) -> int:
-        """How many answers it wants."""
+        """The number of answers that it expects."""
         return sum(isinstance(member, RpcRequest) for member in self.members)
 
     @property
     def refusals(self) -> list[bytes]:
-        """What to answer to the members that can't be taken."""
+        """The errors to send back for invalid members."""
         return [member.line for member in self.members if isinstance(member, Refusal)]
 
 
-Incoming = Message | RpcBatch | None  # None: nothing to do (blank, an answer nobody waits for)
+# None where there is nothing to do: a blank line, or a response that matches no request.
+Incoming = Message | RpcBatch | None
 
 
 async def split_lines(
     chunks: AsyncIterable[bytes], limit: int = MAX_LINE_BYTES
 ) -> AsyncIterator[bytes | None]:
-    """The lines of a stream, the last one also without its newline; None stands for a line longer
-    than `limit`.
+    """Yield the lines of a stream; None stands for a line longer than `limit`.
+
+    The last line may come without its newline.
     """
     parts: list[bytes] = []
     size = 0
@@ -102,7 +106,7 @@ async def split_lines(
 
 
 def parse(line: bytes | None) -> Incoming:
-    """What a line says, or why it can't be taken."""
+    """Parse a line into a message, or into the refusal to send back."""
     if line is None:
         return _refuse(
             None, INVALID_REQUEST, f"the line is longer than {MAX_LINE_BYTES} bytes and was skipped"
@@ -115,13 +119,15 @@ def parse(line: bytes | None) -> Incoming:
         return _refuse(None, PARSE_ERROR, f"not a line of JSON: {_brief(error)}")
     if _too_deep(line, message):
         return _refuse(None, INVALID_REQUEST, f"nested deeper than {MAX_DEPTH} levels")
-    return _batch(message) if isinstance(message, list) else _envelope(message)
+    return _parse_batch(message) if isinstance(message, list) else _parse_envelope(message)
 
 
 def read_object(body: bytes, *, halves: bool = True) -> Mapping[str, Any]:
-    """The JSON object that a body is; without `halves` it may hold no lone surrogate.
+    """Parse a body that has to be a JSON object.
 
-    Raises: ValueError, saying why it is none.
+    Without `halves` it may have no lone surrogates.
+
+    Raises: ValueError with the reason.
     """
     try:
         value = _decode(body, halves=halves)
@@ -140,16 +146,16 @@ def well_formed(text: str) -> str:
 
 
 def array(answers: Sequence[bytes]) -> bytes:
-    """The answers to a batch as one."""
+    """Join the answers to a batch into one array."""
     return b"[" + b",".join(answers) + b"]"
 
 
 def without_surrogates(body: bytes) -> bytes:
-    """A body that `parse` took, without lone surrogates."""
+    """Return a body that `parse` accepted, without lone surrogates."""
     return json.dumps(_decode(body)).encode() if _SURROGATE.search(body) else body
 
 
-def _batch(messages: list[Any]) -> RpcBatch | Refusal:
+def _parse_batch(messages: list[Any]) -> RpcBatch | Refusal:
     if not messages:
         return _refuse(None, INVALID_REQUEST, "the batch is empty")
     if len(messages) > MAX_MEMBERS:
@@ -159,9 +165,10 @@ def _batch(messages: list[Any]) -> RpcBatch | Refusal:
             f"a batch holds {MAX_MEMBERS} messages at most, not {len(messages)}",
         )
     members: list[Message] = []
-    ids: set[str] = set()  # as text, because 1 and "1" are the same to some
+    # As text, because some clients take 1 and "1" for the same id.
+    ids: set[str] = set()
     for message in messages:
-        member = _envelope(message)
+        member = _parse_envelope(message)
         if isinstance(member, RpcRequest):
             if member.method == "initialize":
                 member = _refuse(
@@ -178,7 +185,7 @@ def _batch(messages: list[Any]) -> RpcBatch | Refusal:
     return RpcBatch(tuple(members))
 
 
-def _envelope(message: object) -> Message | None:
+def _parse_envelope(message: object) -> Message | None:
     if not isinstance(message, dict):
         return _refuse(None, INVALID_REQUEST, "a message is a JSON object")
     id = message.get("id")
@@ -212,7 +219,9 @@ def _envelope(message: object) -> Message | None:
 def _decode(line: bytes, *, halves: bool = True) -> Any:
     # utf-8-sig: a Windows shell may put a byte order mark in front of what it pipes.
     text = line.decode("utf-8-sig")
-    message = json.loads(text, parse_constant=_no_number, parse_float=_finite, parse_int=_whole)
+    message = json.loads(
+        text, parse_constant=_reject_constant, parse_float=_parse_float, parse_int=_parse_int
+    )
     if _SURROGATE.search(line):
         if not halves and _HALF.search(json.dumps(message, ensure_ascii=False)):
             raise ValueError(
@@ -224,21 +233,21 @@ def _decode(line: bytes, *, halves: bool = True) -> Any:
     return message
 
 
-def _no_number(name: str) -> NoReturn:
+def _reject_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no JSON number")
 
 
 class _TooLong(int):
-    """An integer of more digits than are read: larger than anything that is allowed anywhere."""
+    """An integer with too many digits: larger than any allowed value."""
 
 
-def _whole(digits: str) -> int:
+def _parse_int(digits: str) -> int:
     if len(digits) <= MAX_DIGITS:
         return int(digits)
     return _TooLong(-TOO_LARGE if digits.startswith("-") else TOO_LARGE)
 
 
-def _finite(digits: str) -> float:
+def _parse_float(digits: str) -> float:
     number = float(digits)
     if math.isinf(number):
         raise ValueError("a number is too large")
@@ -246,7 +255,7 @@ def _finite(digits: str) -> float:
 
 
 def _too_deep(line: bytes, message: object) -> bool:
-    """Whether a message nests deeper than MAX_DEPTH; counted only where there are brackets enough."""
+    """True for nesting deeper than MAX_DEPTH; counted only if there are enough brackets."""
     if line.count(b"[") + line.count(b"{") <= MAX_DEPTH:
         return False
     level: list[object] = [message]

@@ -1,8 +1,7 @@
-"""A batch over HTTP: each member goes to the SDK as a request of its own, and the answers come back
-as one array.
+"""JSON-RPC batches over HTTP: each member is a request to the SDK, the answers one array.
 
-Revision 2025-03-26 alone has batches, and the SDK none. What a member says before its answer
-(progress, signs of life) is passed on at once; then the response is an event stream that ends with
+Only revision 2025-03-26 has batches, and the SDK has none. Messages before the answer of a member
+(progress, keep-alives) are passed on at once; the response is then an event stream that ends with
 the array. Otherwise the array is the response. It knows no sessions.
 """
 
@@ -30,7 +29,7 @@ END_OF_EVENT = b"\r\n\r\n"
 async def answer_batch(
     app: ASGIApp, batch: RpcBatch, scope: Scope, receive: Receive, send: Send
 ) -> None:
-    """Let `app` answer every member, and send what it says."""
+    """Let `app` answer every member, and send the answers."""
     gathered = _Gathered(send, batch.refusals)
 
     async def ask(member: RpcRequest | RpcNotification) -> None:
@@ -53,7 +52,7 @@ async def answer_batch(
 
 
 def replay(body: bytes, receive: Receive) -> Receive:
-    """A `receive` that gives a body that was read before, then what really comes."""
+    """Return a `receive` that yields a body that was read before, then the real messages."""
     given = False
 
     async def again() -> Message:
@@ -68,17 +67,17 @@ def replay(body: bytes, receive: Receive) -> Receive:
 
 @dataclass(slots=True)
 class _Gathered:
-    """What the members have said so far."""
+    """The answers of the members so far."""
 
     send: Send
     answers: list[bytes]
     members: int = 0
-    # Of members that were refused as HTTP requests
+    # Responses to members that were rejected as HTTP requests.
     failures: list[Response] = field(default_factory=list)
     streaming: bool = False
 
     async def pass_on(self, event: bytes) -> None:
-        """Send what isn't an answer at once."""
+        """Send an event that isn't an answer at once."""
         if not self.streaming:
             self.streaming = True
             headers = [
@@ -89,9 +88,10 @@ class _Gathered:
         await self.send({"type": "http.response.body", "body": event, "more_body": True})
 
     def response(self) -> Response:
-        """What to answer where nothing has been sent."""
+        """Return the response where nothing has been sent yet."""
         if self.failures and len(self.failures) == self.members:
-            return self.failures[0]  # no session, wrong headers: it is the request that was refused
+            # No session, wrong headers: the request as a whole was rejected.
+            return self.failures[0]
         if not self.answers:
             return Response(status_code=202)
         return Response(
@@ -100,7 +100,7 @@ class _Gathered:
 
 
 def _listener(gathered: _Gathered, member: RpcRequest | RpcNotification) -> Send:
-    """An ASGI `send` that takes the response to one member apart."""
+    """Return an ASGI `send` that collects the response to one member."""
     start: Message = {}
     rest = b""
 
@@ -114,7 +114,7 @@ def _listener(gathered: _Gathered, member: RpcRequest | RpcNotification) -> Send
         if kind.startswith("text/event-stream"):
             *events, rest = rest.split(END_OF_EVENT)
             for event in events:
-                if answer := _answer(event):
+                if answer := _answer_in(event):
                     gathered.answers.append(answer)
                 else:
                     await gathered.pass_on(event + END_OF_EVENT)
@@ -127,8 +127,8 @@ def _listener(gathered: _Gathered, member: RpcRequest | RpcNotification) -> Send
     return listen
 
 
-def _answer(event: bytes) -> bytes:
-    """The answer that an event carries, if it carries one."""
+def _answer_in(event: bytes) -> bytes:
+    """Return the answer in an event, empty if it has none."""
     content = b"".join(
         line[5:].strip() for line in event.split(b"\r\n") if line.startswith(b"data:")
     )

@@ -1,10 +1,11 @@
-"""Blocking work behind an event loop: bounded threads, progress that doesn't flood, and an end that
-waits for nobody.
+"""Thread pool for blocking work behind an event loop, with throttled progress reports.
 
-Tools block (SQLite, files, regular expressions), the loop must not. A cancelled request is let go
-at once; its thread keeps its place among the bounded ones until it notices `Call.cancel`, so that
-cancelling in a loop can't pile up threads. Road not taken: anyio's worker threads, whose way there
-and back takes twice the time, and those of concurrent.futures, which take turns.
+Tools block (SQLite, files, regular expressions), the loop must not. A cancelled request returns at
+once; its thread keeps its place in the pool until it notices `Call.cancel`, so that repeated
+cancelling can't pile up threads. The process ends without waiting for threads.
+
+Road not taken: anyio's worker threads, where a round trip takes twice the time, and those of
+concurrent.futures, which are used in turn.
 """
 
 from __future__ import annotations
@@ -28,9 +29,12 @@ from cortex.toolkit.tool import Call, Family
 log = logging.getLogger(__name__)
 
 THREADS = 16
-PROGRESS_SECONDS = 0.1  # between two notifications of one request
-CLOSE_SECONDS = 0.5  # for all families together
-END_SECONDS = 0.9  # from a signal to the end, whatever hangs
+# Shortest time between two progress notifications of one request.
+PROGRESS_SECONDS = 0.1
+# Time to close all families together.
+CLOSE_SECONDS = 0.5
+# Time from a signal to the end of the process, even if threads hang.
+END_SECONDS = 0.9
 
 Result = TypeVar("Result")
 Send = Callable[[float, float | None, str | None], Coroutine[Any, Any, None]]
@@ -42,33 +46,31 @@ class _Job:
     done: asyncio.Future[tuple[Any, BaseException | None]]
 
 
-_Jobs = queue.SimpleQueue[_Job | None]  # of one thread; None ends it
+# The queue of one thread; None ends it.
+_Jobs = queue.SimpleQueue[_Job | None]
 
 
 class ThreadPool:
-    """Runs blocking calls, at most so many at a time, in the thread that rested last: what it has
-    open is still warm.
+    """Bounded pool for blocking calls that prefers the thread used last: its caches are warm.
 
-    All but the work itself happens on the loop, so that nothing here needs a lock. When nobody has
-    this any more, as after the end of its loop, its threads end.
+    All but the work itself happens on the loop, so no lock is needed. The threads end when the pool
+    is garbage collected, for example after the end of its loop.
     """
 
     def __init__(self, most: int = THREADS) -> None:
         self.running = 0
         self._most = most
-        self._resting: list[_Jobs] = []
+        self._idle: list[_Jobs] = []
         self._waiting: deque[_Job] = deque()
-        weakref.finalize(self, _dismiss, self._resting).atexit = False
+        weakref.finalize(self, _end_threads, self._idle).atexit = False
 
     async def run(self, work: Callable[[], Result], call: Call) -> Result:
-        """Await `work()` done in a thread; being cancelled raises `call.cancel` and waits no
-        longer.
-        """
+        """Await `work()` in a thread; cancelling sets `call.cancel` and stops waiting."""
         loop = asyncio.get_running_loop()
         job = _Job(work, loop.create_future())
         self._waiting.append(job)
         if self.running < self._most:
-            self._begin(self._resting.pop() if self._resting else _start(self))
+            self._assign_next(self._idle.pop() if self._idle else _start(self))
         try:
             result, error = await job.done
         except asyncio.CancelledError:
@@ -78,43 +80,44 @@ class ThreadPool:
             raise error
         return result
 
-    def _begin(self, jobs: _Jobs) -> None:
-        """Give a thread the next job that somebody still waits for, or let it rest."""
+    def _assign_next(self, jobs: _Jobs) -> None:
+        """Give a thread the next job that isn't cancelled, or mark it as idle."""
         while self._waiting:
             job = self._waiting.popleft()
             if not job.done.cancelled():
                 self.running += 1
                 jobs.put(job)
                 return
-        self._resting.append(jobs)
+        self._idle.append(jobs)
 
     def finish(self, jobs: _Jobs, job: _Job, result: Any, error: BaseException | None) -> None:
-        """Tell whoever waits what became of a job, on the loop; its thread gets the next."""
+        """Deliver the result of a job, on the loop, and give its thread the next one."""
         self.running -= 1
         if not job.done.cancelled():
             job.done.set_result((result, error))
-        self._begin(jobs)
+        self._assign_next(jobs)
 
 
 def _start(threads: ThreadPool) -> _Jobs:
-    """A new thread, that keeps nothing alive while it rests."""
+    """Start a thread that keeps nothing alive while it is idle."""
     jobs: _Jobs = queue.SimpleQueue()
     owner = weakref.ref(threads)
 
     def work() -> None:
-        while (job := jobs.get()) is not None and _do(job, owner, jobs):
+        while (job := jobs.get()) is not None and _run_job(job, owner, jobs):
             del job
 
     threading.Thread(target=work, name="tool", daemon=True).start()
     return jobs
 
 
-def _do(job: _Job, owner: weakref.ref[ThreadPool], jobs: _Jobs) -> bool:
-    """Do a job and tell its loop; False where nobody is there any more who would have another one."""
+def _run_job(job: _Job, owner: weakref.ref[ThreadPool], jobs: _Jobs) -> bool:
+    """Run a job and report to its loop; False where the pool or the loop is gone."""
     result, error = None, None
     try:
         result = job.work()
-    except BaseException as raised:  # whatever it is, somebody waits for it
+    # Any exception belongs to the caller that awaits the job.
+    except BaseException as raised:
         error = raised
     threads = owner()
     return threads is not None and soon(
@@ -122,48 +125,51 @@ def _do(job: _Job, owner: weakref.ref[ThreadPool], jobs: _Jobs) -> bool:
     )
 
 
-def _dismiss(resting: list[_Jobs]) -> None:
+def _end_threads(resting: list[_Jobs]) -> None:
     for jobs in resting:
         jobs.put(None)
 
 
 class BoundedShare(ThreadPool):
-    """A part of threads that many use: nobody gets more than this at a time, however much they ask
-    for.
-    """
+    """Bounded share of a pool: at most `most` of its threads at a time."""
 
     def __init__(self, threads: ThreadPool, most: int) -> None:
         super().__init__(most)
         self._threads = threads
-        self._turns = asyncio.Semaphore(most)
+        self._slots = asyncio.Semaphore(most)
 
     async def run(self, work: Callable[[], Result], call: Call) -> Result:
-        """Await `work()`; the turn ends with the work, not with the wait for it: who cancels gets
-        no more than others.
+        """Await `work()` in a thread of the share.
+
+        The slot is held until the work ends, not until the wait does: cancelling gains no more
+        threads.
         """
         loop = asyncio.get_running_loop()
-        await self._turns.acquire()
-        turn = threading.Lock()  # whoever gets it ends the turn
+        await self._slots.acquire()
+        # Its holder releases the slot.
+        turn = threading.Lock()
 
         def in_turn() -> Result:
             if not turn.acquire(blocking=False):
-                raise Cancelled()  # nobody waits any more, and the turn is over
+                # The wait was cancelled, and the slot is released already.
+                raise Cancelled()
             try:
                 return work()
             finally:
-                soon(loop, self._turns.release)
+                soon(loop, self._slots.release)
 
         try:
             return await self._threads.run(in_turn, call)
         finally:
-            if turn.acquire(blocking=False):  # it was never begun
-                self._turns.release()
+            # The work never started.
+            if turn.acquire(blocking=False):
+                self._slots.release()
 
 
 def soon(
     loop: asyncio.AbstractEventLoop, callback: Callable[..., None], *arguments: object
 ) -> bool:
-    """Have the loop call something, from any thread; False where the loop has ended."""
+    """Schedule a callback on the loop, from any thread; False where the loop has ended."""
     try:
         loop.call_soon_threadsafe(callback, *arguments)
     except RuntimeError:
@@ -172,8 +178,9 @@ def soon(
 
 
 def progress_report(send: Send) -> Callable[[float, float | None, str], None]:
-    """A `Call.report` that passes on growing progress, ten times a second at most, and always the
-    last step.
+    """Return a `Call.report` that sends growing progress, at most ten times a second.
+
+    The last step is always sent.
     """
     loop, lock = asyncio.get_running_loop(), threading.Lock()
     last, due = -1.0, 0.0
@@ -191,13 +198,14 @@ def progress_report(send: Send) -> Callable[[float, float | None, str], None]:
             asyncio.run_coroutine_threadsafe(sending, loop).result()
         except (RuntimeError, concurrent.futures.CancelledError):
             sending.close()
-            log.debug("progress nobody waits for")  # the request or the loop is gone
+            # The request or the loop is gone.
+            log.debug("progress nobody waits for")
 
     return report
 
 
 def close_families(families: Sequence[Family]) -> bool:
-    """Close every family within CLOSE_SECONDS; False where one is still at it."""
+    """Close every family within CLOSE_SECONDS; False where one is still closing."""
 
     def close() -> None:
         for family in families:
@@ -213,9 +221,7 @@ def close_families(families: Sequence[Family]) -> bool:
 
 
 def end(families: Sequence[Family], threads: ThreadPool) -> int:
-    """Close what is open and give the exit code; leaves the process at once where a thread would
-    hold it up.
-    """
+    """Close the families and return the exit code; exit at once if a thread still runs."""
     closed = close_families(families)
     if threads.running or not closed:
         leave_now()
@@ -223,15 +229,13 @@ def end(families: Sequence[Family], threads: ThreadPool) -> int:
 
 
 def leave_now() -> None:
-    """End the process without waiting for threads: what matters is on disk, and a tool may run for
-    minutes.
-    """
+    """Exit without waiting for threads: data is on disk, and a tool may run for minutes."""
     logging.shutdown()
     os._exit(0)
 
 
 def leave_soon() -> None:
-    """See to it that the process ends within END_SECONDS, whatever hangs."""
+    """Ensure that the process ends within END_SECONDS, even if threads hang."""
     timer = threading.Timer(END_SECONDS, os._exit, (0,))
     timer.daemon = True
     timer.start()

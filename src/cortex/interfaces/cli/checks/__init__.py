@@ -1,5 +1,6 @@
-"""What `cortex doctor` looks at, one module for each part; a finding says what it means and what to
-do, and some can do it.
+"""Checks of `cortex doctor`, one module for each part.
+
+A finding says what it means and how to fix it; some have an automatic repair.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from enum import StrEnum
 
 
 class Level(StrEnum):
-    """How bad it is: an error keeps something from working, a warning may."""
+    """Severity of a finding: an error breaks something, a warning may."""
 
     OK = "ok"
     WARNING = "warning"
@@ -19,26 +20,27 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a look at one thing gave."""
+    """Result of one check."""
 
     check: str
     level: Level
     text: str
-    fix: str = ""  # for a person
-    # Does what is safe to do without asking; gives what was done
+    # Instruction for the user.
+    fix: str = ""
+    # Safe without a confirmation; returns a description of the repair.
     repair: Callable[[], str] | None = None
 
 
 def ok(check: str, text: str) -> Finding:
-    """All is well."""
+    """Build a finding without a problem."""
     return Finding(check, Level.OK, text)
 
 
 def warning(check: str, text: str, fix: str, repair: Callable[[], str] | None = None) -> Finding:
-    """Something may go wrong."""
+    """Build a finding about a possible problem."""
     return Finding(check, Level.WARNING, text, fix, repair)
 
 
 def error(check: str, text: str, fix: str, repair: Callable[[], str] | None = None) -> Finding:
-    """Something doesn't work."""
+    """Build a finding about a failure."""
     return Finding(check, Level.ERROR, text, fix, repair)

@@ -1,10 +1,9 @@
-"""Whether the clients' entries lead to this program and to folders that are there: one that doesn't
-is why a "server failed".
+"""Check that the entries of clients lead to this program and to existing folders.
 
-Repairs go the way of `cortex install`: planned, recorded with a copy of what was there, undone by
-`cortex uninstall`. Only entries that start `cortex mcp` are touched, and only their program,
-arguments and folder. An entry of another installation that works is left alone: which of two is
-wanted can't be known.
+A wrong entry is the usual reason for a "server failed". Repairs work like `cortex install`:
+planned, recorded with a backup, undone by `cortex uninstall`. Only entries that start `cortex mcp`
+are touched, and only their program, arguments and folder. A working entry of another installation
+is left alone: it can't be known which of two is wanted.
 """
 
 from __future__ import annotations
@@ -45,39 +44,45 @@ from cortex.interfaces.install.jsonc_edit import Broken
 from cortex.interfaces.install.plans import WORKSPACE
 
 VARIABLE = "CODEINDEX_WORKSPACE_PATH"
-SHARED = "cortex"  # the program in a project's file, which holds no path of a person
-_EXPANDED = re.compile(r"\$|^~|%[^%]+%")  # what clients and shells put other text in place of
+# The program in a project's file, which has no path of one machine.
+SHARED = "cortex"
+# Text that clients and shells expand.
+_EXPANDED = re.compile(r"\$|^~|%[^%]+%")
 
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """A client's entry: a person's, or that of the project at `root`."""
+    """Location of a client's entry: of the user, or of the project at `root`."""
 
     client: Client
     file: Path
     root: Path | None
     machine: Machine
-    home: Path  # where changes are recorded
+    # The home with the undo log.
+    home: Path
 
     @property
     def where(self) -> str:
-        """Whose it is, for people."""
+        """The client and its file, for people."""
         return f"{self.client.title} ({self.file})"
 
     @property
     def again(self) -> str:
-        """The command that makes it anew."""
+        """The command that creates the entry again."""
         return f"cortex install {self.client.name}{' --scope project' if self.root else ''}"
 
     def read(self) -> object:
-        """What is there now. Raises: Broken, CortexError."""
+        """Return the current entry.
+
+        Raises: Broken, CortexError.
+        """
         return read_entry(
             safe_files.read_text(self.file, safe_files.read(self.file, self.root) or b""),
             self.client,
         )
 
     def started(self) -> tuple[ServerEntry, str]:
-        """How it starts our server, and the folder that a variable names.
+        """Return the server of the entry, and the folder named by a variable.
 
         Raises: ConfigError, where it isn't ours any more.
         """
@@ -88,23 +93,30 @@ class Spot:
         return server, str(read_variables(entry).get(VARIABLE, ""))
 
     def find(self, program: str) -> str | None:
-        """Where a program is, None where it isn't; as it is written where only the client knows
-        which one is meant.
+        """Return the path of a program, None where it doesn't exist.
+
+        A program that only the client can resolve is returned as it is written.
         """
         if _EXPANDED.search(program):
             return program
-        # From the project, or from wherever the client starts
+        # Relative to the project, or to the unknown working folder of the client.
         if os.path.dirname(program) and not os.path.isabs(program):
             return program if self.root is None else shutil.which(str(self.root / program))
         return shutil.which(program)
 
     def change(self, server: ServerEntry, without: str = "") -> None:
-        """Let it start the server so. Raises: CortexError; then the file is as it was."""
+        """Change the server of the entry.
+
+        Raises: CortexError; the file is unchanged then.
+        """
         changed = partial(change_entry, client=self.client, server=server, without=without)
         plans.install(plans.plan_change(self.client, self.file, self.root, changed), self.home)
 
     def remove(self) -> None:
-        """Take it out, as `cortex uninstall` does. Raises: CortexError."""
+        """Remove the entry, as `cortex uninstall` does.
+
+        Raises: CortexError.
+        """
         failed: list[str] = []
         plans.uninstall(
             plans.plan_uninstall([self.client], self.machine, self.root, self.home, failed),
@@ -115,8 +127,8 @@ class Spot:
 
 
 def check_clients(machine: Machine, roots: list[Path], home: Path) -> Iterator[Finding]:
-    """Look at the entry called cortex in every client's file, the person's and the projects'."""
-    found = 0
+    """Check the entry called cortex in every client's file, of the user and of projects."""
+    count = 0
     for root in (None, *roots):
         for client in CLIENTS:
             file = entry_file(client, machine, root)
@@ -133,37 +145,43 @@ def check_clients(machine: Machine, roots: list[Path], home: Path) -> Iterator[F
                 )
                 continue
             if entry is not None:
-                found += 1
-                yield from _judge(spot, entry)
-    if not found:
+                count += 1
+                yield from _check_entry(spot, entry)
+    if not count:
         yield ok("clients", "no client has an entry for Cortex; `cortex install` makes them")
     for root in (None, *roots):
-        owners: dict[Path | None, list[Client]] = {}  # some share a file
+        # Some clients share a file.
+        owners: dict[Path | None, list[Client]] = {}
         for client in CLIENTS:
             owners.setdefault(hooks_file(client, machine, root), []).append(client)
         for file, clients in owners.items():
             if file is not None and file.is_file():
                 known = undo_log.read_record(home, file)
                 owner = next(
-                    (one for one in clients if known and one.name in known.clients), clients[0]
+                    (
+                        candidate
+                        for candidate in clients
+                        if known and candidate.name in known.clients
+                    ),
+                    clients[0],
                 )
-                yield from _judge_hooks(Spot(owner, file, root, machine, home))
+                yield from _check_hooks(Spot(owner, file, root, machine, home))
 
 
-def _judge(spot: Spot, entry: object) -> Iterator[Finding]:
+def _check_entry(spot: Spot, entry: object) -> Iterator[Finding]:
     server = read_server(entry)
     if server is None or not is_ours(entry):
         fix = f"Rename it, or {spot.again} --replace."
         yield warning("clients", f"{spot.where} has another server called {NAME}", fix)
         return
     faults = [
-        *_judge_program(spot, server),
-        *_judge_folders(spot, server, str(read_variables(entry).get(VARIABLE, ""))),
+        *_check_program(spot, server),
+        *_check_folders(spot, server, str(read_variables(entry).get(VARIABLE, ""))),
     ]
-    yield from faults or [_well(spot, server)]
+    yield from faults or [_report_sound(spot, server)]
 
 
-def _well(spot: Spot, server: ServerEntry) -> Finding:
+def _report_sound(spot: Spot, server: ServerEntry) -> Finding:
     program = str(spot.find(server.command))
     ours = sysconfig.get_path("scripts")
     text = f"{spot.where} starts {program}"
@@ -178,7 +196,7 @@ def _well(spot: Spot, server: ServerEntry) -> Finding:
     return ok("clients", text)
 
 
-def _judge_program(spot: Spot, server: ServerEntry) -> Iterator[Finding]:
+def _check_program(spot: Spot, server: ServerEntry) -> Iterator[Finding]:
     if spot.find(server.command) is not None:
         return
     if os.path.dirname(server.command):
@@ -199,7 +217,7 @@ def _judge_program(spot: Spot, server: ServerEntry) -> Iterator[Finding]:
 
 
 def _start_this(spot: Spot) -> str:
-    """Let an entry start this program; its arguments and all else of it stay."""
+    """Let an entry start this program; its arguments and all other settings stay."""
     from cortex.interfaces.cli.install import own_program
 
     server, _ = spot.started()
@@ -208,13 +226,13 @@ def _start_this(spot: Spot) -> str:
     return f"{spot.client.title} starts {program} now"
 
 
-def _judge_hooks(spot: Spot) -> Iterator[Finding]:
+def _check_hooks(spot: Spot) -> Iterator[Finding]:
     hooks = spot.client.hooks
     assert hooks is not None
     try:
         text = safe_files.read_text(spot.file, safe_files.read(spot.file, spot.root) or b"")
         programs = read_hook_programs(text, hooks)
-    # A file of hooks alone may be as broken as it likes: nothing of ours runs from it
+    # A broken file of hooks is ignored: no hook of ours runs from it.
     except (Broken, CortexError):
         return
     for program in programs:
@@ -231,7 +249,7 @@ def _judge_hooks(spot: Spot) -> Iterator[Finding]:
 
 
 def _run_this(spot: Spot, hooks: Hooks) -> str:
-    """Let the hooks that are there run this program."""
+    """Let the present hooks run this program."""
     from cortex.interfaces.cli.install import own_program
 
     program = own_program() if spot.root is None else SHARED
@@ -242,29 +260,36 @@ def _run_this(spot: Spot, hooks: Hooks) -> str:
     return f"the hooks of {spot.client.title} run {program} now"
 
 
-def _judge_folders(spot: Spot, server: ServerEntry, variable: str) -> Iterator[Finding]:
-    named, lost = _folders(server.arguments), _is_lost(variable)
-    missing = [*([variable] if lost else ()), *(one for one in named if _is_lost(one))]
+def _check_folders(spot: Spot, server: ServerEntry, variable: str) -> Iterator[Finding]:
+    named, lost = _folders(server.arguments), _is_missing(variable)
+    missing = [*([variable] if lost else ()), *(folder for folder in named if _is_missing(folder))]
     placed = spot.root is not None or named or variable
     if missing:
         text = f"{spot.where} serves {', '.join(missing)}, which is no folder"
         fix = spot.again if spot.root else f"{spot.again} {WORKSPACE} FOLDER"
         yield error("clients", text, fix, lambda: _drop_missing(spot))
     elif not placed and spot.client.homeless:
-        text = f"{spot.where} names no folder, and {spot.client.title} starts servers outside of your projects"
+        text = (
+            f"{spot.where} names no folder, and {spot.client.title} starts servers outside of "
+            "your projects"
+        )
         yield warning("clients", text, f"{spot.again} {WORKSPACE} FOLDER")
     elif not placed and spot.client.arguments:
-        text = f"{spot.where} doesn't say in which project, and {spot.client.title} starts servers outside of them"
+        text = (
+            f"{spot.where} doesn't say in which project, and {spot.client.title} starts servers "
+            "outside of them"
+        )
         yield warning("clients", text, spot.again, lambda: _drop_missing(spot))
 
 
 def _drop_missing(spot: Spot) -> str:
-    """Take folders that aren't there out of an entry; without any, the client's project is served,
-    or the entry goes with them.
+    """Remove missing folders from an entry.
+
+    Without any folder left, the client's project is served, or the entry is removed.
     """
     server, variable = spot.started()
     left = _without_missing(server.arguments)
-    placed = _folders(left) or (variable and not _is_lost(variable))
+    placed = _folders(left) or (variable and not _is_missing(variable))
     if not placed and spot.root is None and spot.client.homeless:
         spot.remove()
         return (
@@ -272,13 +297,13 @@ def _drop_missing(spot: Spot) -> str:
         )
     if not placed:
         left = (*left, *spot.client.arguments)
-    spot.change(ServerEntry(server.command, left), VARIABLE if _is_lost(variable) else "")
+    spot.change(ServerEntry(server.command, left), VARIABLE if _is_missing(variable) else "")
     serves = ", ".join(_folders(left)) if placed else "the project that it is in"
     return f"{spot.client.title} serves {serves or variable} now"
 
 
 def _folders(arguments: tuple[str, ...]) -> list[str]:
-    """The folders that a command line names."""
+    """Return the folders that a command line names."""
     after = [value for word, value in pairwise(arguments) if word == WORKSPACE]
     return after + [
         word.partition("=")[2] for word in arguments if word.startswith(f"{WORKSPACE}=")
@@ -288,15 +313,13 @@ def _folders(arguments: tuple[str, ...]) -> list[str]:
 def _without_missing(arguments: tuple[str, ...]) -> tuple[str, ...]:
     left: list[str] = []
     for word in arguments:
-        if left[-1:] == [WORKSPACE] and _is_lost(word):
+        if left[-1:] == [WORKSPACE] and _is_missing(word):
             left.pop()
-        elif not (word.startswith(f"{WORKSPACE}=") and _is_lost(word.partition("=")[2])):
+        elif not (word.startswith(f"{WORKSPACE}=") and _is_missing(word.partition("=")[2])):
             left.append(word)
     return tuple(left)
 
 
-def _is_lost(folder: str) -> bool:
-    """Whether it names a folder of this machine that isn't there; what is relative depends on where
-    the client starts it.
-    """
+def _is_missing(folder: str) -> bool:
+    """True for a missing absolute folder; a relative one depends on the client's folder."""
     return os.path.isabs(folder) and not os.path.isdir(folder)

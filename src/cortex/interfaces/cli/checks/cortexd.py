@@ -1,6 +1,4 @@
-"""Whether cortexd is well: one for this home, of this version and this Python, nothing left of
-those that were killed.
-"""
+"""Check cortexd: one per home, of this version and this Python, no leftovers of killed ones."""
 
 from __future__ import annotations
 
@@ -17,11 +15,12 @@ from cortex.interfaces.cli.status import TURN_OFF, in_time
 from cortex.interfaces.daemon import control
 from cortex.interfaces.daemon.control import State
 
-SECOND_LOOK = 0.3  # after which one that lost the election has ended
+# Seconds after which a process that lost the election has ended.
+SECOND_LOOK = 0.3
 
 
 def check_cortexd() -> Iterator[Finding]:
-    """Look at the cortexd of this home, and at the others on this machine."""
+    """Check the cortexd of this home, and the others on this machine."""
     try:
         meeting, _ = find()
     except ValueError as wrong:
@@ -39,8 +38,8 @@ def check_cortexd() -> Iterator[Finding]:
 
 
 def _refused(refused: OSError) -> Finding:
-    """Where nobody can meet: the folder isn't private."""
-    # What is tried last
+    """Report a rendezvous folder that isn't private."""
+    # The last candidate for the rendezvous.
     folder = Path(f"/tmp/cortex-{os.getuid()}") if sys.platform != "win32" else None
 
     def close() -> str:
@@ -79,10 +78,13 @@ def _process(meeting: Rendezvous, state: State) -> Finding:
 
 
 def _origin(meeting: Rendezvous, state: State) -> Iterator[Finding]:
-    """Version and Python, compared with ours."""
+    """Compare version and Python with ours."""
     version = str(state.status.get("version") or state.note.get("version") or "")
     if version_parts(version) < version_parts(VERSION):
-        text = f"cortexd is version {version}, this is {VERSION}; it makes room when the next client comes"
+        text = (
+            f"cortexd is version {version}, this is {VERSION}; it makes room when the next "
+            "client comes"
+        )
         yield warning("version", text, "cortex restart", lambda: _stop(meeting, state))
     elif version_parts(version) > version_parts(VERSION):
         text = (
@@ -96,7 +98,10 @@ def _origin(meeting: Rendezvous, state: State) -> Iterator[Finding]:
         text = f"cortexd runs with {python}, which is gone"
         yield error("python", text, "cortex restart", lambda: _stop(meeting, state))
     elif python and os.path.dirname(python) != os.path.dirname(sys.executable):
-        text = f"cortexd runs with {python}, this command with {sys.executable}: there are two installations"
+        text = (
+            f"cortexd runs with {python}, this command with {sys.executable}: there are two "
+            "installations"
+        )
         yield warning(
             "python",
             text,
@@ -107,32 +112,42 @@ def _origin(meeting: Rendezvous, state: State) -> Iterator[Finding]:
 def _others(meeting: Rendezvous, state: State) -> Iterator[Finding]:
     every = list(control.processes())
     here = os.path.realpath(meeting.home)
-    strangers = sorted({one.home for one in every if os.path.realpath(one.home) != here})
+    strangers = sorted(
+        {process.home for process in every if os.path.realpath(process.home) != here}
+    )
     if strangers:
         yield ok(
             "other homes",
             f"{len(strangers)} more cortexd, for {', '.join(strangers)}: that is fine",
         )
     twins = [
-        one.pid for one in every if os.path.realpath(one.home) == here and one.pid != state.pid
+        process.pid
+        for process in every
+        if os.path.realpath(process.home) == here and process.pid != state.pid
     ]
     if twins:
         time.sleep(SECOND_LOOK)
     for pid in twins:
         if control.is_cortexd(pid):
-            text = f"process {pid} is a second cortexd for this home; its clients meet it elsewhere (XDG_RUNTIME_DIR differs)"
+            text = (
+                f"process {pid} is a second cortexd for this home; its clients meet it "
+                "elsewhere (XDG_RUNTIME_DIR differs)"
+            )
             yield warning("second cortexd", text, f"kill {pid}", lambda pid=pid: _end(pid))
 
 
 def _left(meeting: Rendezvous) -> Iterator[Finding]:
-    """What those left behind that were killed; of other homes too, which harms nobody."""
+    """Report leftovers of killed processes; those of other homes are harmless."""
     locks = control.left_behind(os.path.dirname(meeting.lock))
     own, rest = (
         [lock for lock in locks if lock == meeting.lock],
-        [one for one in locks if one != meeting.lock],
+        [lock for lock in locks if lock != meeting.lock],
     )
     if own:
-        text = f"a cortexd that was killed left {own[0].removesuffix('lock')}*; the next one replaces them"
+        text = (
+            f"a cortexd that was killed left {own[0].removesuffix('lock')}*; the next one "
+            "replaces them"
+        )
         yield warning("left files", text, "cortex doctor --fix", lambda: _remove(own))
     if rest:
         text = (

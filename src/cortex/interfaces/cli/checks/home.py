@@ -1,8 +1,7 @@
-"""Whether what a person keeps is sound: the home's database, its snapshots, a Core's records beside
-it, and loaded chunk files.
+"""Check the user's data: the home database, its snapshots, records of a Core, chunk files.
 
-The home's database is the only copy of memories and records, so it is repaired only in ways that
-keep every row, and salvaged only when a person says so (`cortex doctor --salvage`).
+The home database is the only copy of memories and records, so it is repaired only in ways that keep
+every row, and salvaged only on request (`cortex doctor --salvage`).
 """
 
 from __future__ import annotations
@@ -23,16 +22,22 @@ from cortex.families.chunkfiles.generations import is_published, newest_first
 from cortex.interfaces.cli.checks import Finding, error, ok, warning
 from cortex.toolkit.terminal.output import many
 
-SALVAGE = "cortex stop, then `cortex doctor --salvage`: it keeps the damaged file. Or `cortex backup restore`."
-RESTORE = "cortex stop, then `cortex backup restore`; to begin with nothing, move what is left out of the folder."
+SALVAGE = (
+    "cortex stop, then `cortex doctor --salvage`: it keeps the damaged file. Or `cortex backup "
+    "restore`."
+)
+RESTORE = (
+    "cortex stop, then `cortex backup restore`; to begin with nothing, move what is left out of "
+    "the folder."
+)
 LATE_DAYS = 2
-# A disk that is full, or memory that is short, says nothing of what is stored.
+# A full disk or a lack of memory is no damage of the stored data.
 DAMAGES = ("STORE_CORRUPT", "STORE_LOST", "INDEX_DAMAGED")
 HOME, CORE, CHUNKS, BACKUP = "home", "core records", "chunk files", "backup"
 
 
 def check_home(settings: Settings) -> Iterator[Finding]:
-    """Look at all databases of a home."""
+    """Check all databases of a home."""
     home = settings.home
     yield from _own(settings)
     yield from _backups(home)
@@ -41,7 +46,7 @@ def check_home(settings: Settings) -> Iterator[Finding]:
 
 
 def is_damaged(home: Path) -> bool:
-    """Whether the home's database can't be used as it is.
+    """True where the home database can't be used as it is.
 
     Raises: StoreError, where that isn't known.
     """
@@ -72,9 +77,11 @@ def _own(settings: Settings) -> Iterator[Finding]:
         yield _broken(HOME, home, broken)
         return
     for problem in damaged:
-        text = f"{home / STORE_NAME}, the only copy of your memories and records, is damaged: {problem}"
-        # To rebuild indexes of tables that are damaged themselves could cost rows that can still be
-        # read.
+        text = (
+            f"{home / STORE_NAME}, the only copy of your memories and records, is damaged: "
+            f"{problem}"
+        )
+        # Rebuilding the indexes of damaged tables could lose rows that are still readable.
         if repairable:
             yield error(HOME, text, "cortex doctor --fix", lambda: _repair(home))
         else:
@@ -91,7 +98,7 @@ def _own(settings: Settings) -> Iterator[Finding]:
 
 
 def _broken(check: str, folder: Path, broken: CortexError) -> Finding:
-    """What to say of a database that can't be opened."""
+    """Build the finding for a database that can't be opened."""
     text = f"{broken.message} [{broken.code}]"
     if broken.code == "STORE_CORRUPT":
         return error(check, text, SALVAGE)
@@ -113,11 +120,11 @@ def _indexes(store: Store) -> Iterator[str]:
 
 
 def _backups(home: Path) -> Iterator[Finding]:
-    """Whether there is a snapshot of late, where there is something to keep."""
-    found = list_snapshots(home)
-    if found:
-        text = f"{many(len(found), 'snapshot')}, the last of {rfc3339(found[0].at)}"
-        if time.time() - found[0].at < LATE_DAYS * DAY_SECONDS or not is_due(home / STORE_NAME):
+    """Check that there is a recent snapshot, if there is data to keep."""
+    snapshots = list_snapshots(home)
+    if snapshots:
+        text = f"{many(len(snapshots), 'snapshot')}, the last of {rfc3339(snapshots[0].at)}"
+        if time.time() - snapshots[0].at < LATE_DAYS * DAY_SECONDS or not is_due(home / STORE_NAME):
             yield ok(BACKUP, text)
             return
         yield warning(
@@ -129,10 +136,13 @@ def _backups(home: Path) -> Iterator[Finding]:
 
 
 def _core(folder: Path) -> Iterator[Finding]:
-    """The records of a Core in SQLite that is run from this home."""
+    """Check the SQLite records of a Core that is run from this home."""
     if not (folder / STORE_NAME).exists():
         return
-    fix = "Restore the last `cortex core backup` into an empty database: `cortex core restore FILE --db URL`."
+    fix = (
+        "Restore the last `cortex core backup` into an empty database: `cortex core restore "
+        "FILE --db URL`."
+    )
     try:
         with closing(Store(folder, read_only=True)) as store:
             problems = store.check_database()
@@ -148,7 +158,7 @@ def _core(folder: Path) -> Iterator[Finding]:
 
 
 def _generations(folder: Path) -> Iterator[Finding]:
-    """Chunk files as they were loaded: a damaged generation is loaded again."""
+    """Check loaded chunk files; a damaged generation is loaded again."""
     count, damaged = 0, list[Path]()
     for place in sorted(folder.iterdir()) if folder.is_dir() else ():
         for generation in filter(is_published, newest_first(place)):
@@ -170,7 +180,7 @@ def _generations(folder: Path) -> Iterator[Finding]:
 
 
 def _repair(home: Path) -> str:
-    """Build SQLite's own indexes anew, after a copy.
+    """Rebuild SQLite's own indexes, after a backup.
 
     Raises: StoreError, where that isn't enough.
     """
@@ -194,12 +204,15 @@ def _reindex(settings: Settings) -> str:
 
 
 def _back_up(home: Path) -> str:
-    made = make_snapshot(home / STORE_NAME, ASKED)
-    return f"made {made.file}" if made else "there is nothing to keep"
+    snapshot = make_snapshot(home / STORE_NAME, ASKED)
+    return f"made {snapshot.file}" if snapshot else "there is nothing to keep"
 
 
 def _drop(generations: list[Path]) -> str:
-    """Have damaged generations loaded again: one that doesn't say that it is whole isn't used."""
+    """Discard damaged generations, so that they are loaded again.
+
+    A generation without its `published` file isn't used.
+    """
     for generation in generations:
         os.unlink(generation / "published")
     return "they are loaded again with the next question"

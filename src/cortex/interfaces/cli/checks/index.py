@@ -1,6 +1,4 @@
-"""Whether a folder's index is sound: the store's integrity, how far it is behind, whose vectors it
-has, who writes to it.
-"""
+"""Check the index of a folder: integrity, freshness, vectors and the writing process."""
 
 from __future__ import annotations
 
@@ -24,7 +22,7 @@ SAME = "Give all the same indexing.embeddingProvider, then `cortex restart`, or 
 
 
 def check_index(engine: Engine) -> Iterator[Finding]:
-    """Look at an index that could be opened."""
+    """Check an index that could be opened."""
     yield from _integrity(engine)
     yield from _freshness(engine)
     yield from _vectors(engine)
@@ -37,11 +35,11 @@ def check_index(engine: Engine) -> Iterator[Finding]:
 
 
 def _settings(engine: Engine) -> Iterator[Finding]:
-    """Whether the index holds all files, and whether it was made with what the settings say."""
+    """Check that the index has all files, and report the settings that it was built with."""
     for text in engine.state.shortcomings():
         yield warning("settings", text, "cortex index", lambda: _update(engine))
-    told = engine.state.describe()
-    if special := told.get("madeWith"):
+    description = engine.state.describe()
+    if special := description.get("madeWith"):
         yield ok(
             "settings", f"the index was made with {json.dumps(special)}; all else is the default"
         )
@@ -50,14 +48,14 @@ def _settings(engine: Engine) -> Iterator[Finding]:
         yield warning("settings", text, "cortex config end-override")
 
 
-def unusable(found: Workspace, broken: StoreError | FileError) -> Finding:
-    """What to say of an index that can't be opened."""
+def unusable(target: Workspace, broken: StoreError | FileError) -> Finding:
+    """Build the finding for an index that can't be opened."""
     if broken.code not in DISCARDED:
         return error("store", f"{broken.message} [{broken.code}]", broken.suggestions[0])
     fix = (
         "Search or `cortex index`: a project's index is built anew by itself, and the old one kept."
     )
-    return error("store", f"{broken.message} [{broken.code}]", fix, lambda: _replace(found))
+    return error("store", f"{broken.message} [{broken.code}]", fix, lambda: _replace(target))
 
 
 def _integrity(engine: Engine) -> Iterator[Finding]:
@@ -72,7 +70,7 @@ def _integrity(engine: Engine) -> Iterator[Finding]:
 
 
 def _freshness(engine: Engine) -> Iterator[Finding]:
-    """The last run, and the files compared by size and time."""
+    """Check the last run, and compare the files by size and time."""
     state = engine.freshness()
     if not state.last_indexed:
         text = "the folder was never indexed completely: run `cortex index`"
@@ -81,7 +79,7 @@ def _freshness(engine: Engine) -> Iterator[Finding]:
     truth, source = engine.store.truth, engine.source.id
     known, skips = truth.known(source), truth.skips(source)
     seen = {file.path: (file.size, file.mtime_ns) for file in engine.files()}
-    before = {path: (one.size, one.mtime_ns) for path, one in known.items()}
+    before = {path: (file.size, file.mtime_ns) for path, file in known.items()}
     before |= {path: (size, mtime) for path, (size, mtime, _) in skips.items()}
     behind = sorted(path for path in {*seen, *before} if seen.get(path) != before.get(path))
     if not behind:
@@ -98,9 +96,9 @@ def _freshness(engine: Engine) -> Iterator[Finding]:
 
 
 def _vectors(engine: Engine) -> Iterator[Finding]:
-    """Whose vectors there are, whether they are the wanted ones, and how far those are."""
+    """Check that the vectors are of the configured embedder, and complete."""
     state = engine.embedding.status()
-    made = _made(engine)
+    made = _embedders_on_disk(engine)
     if state is None:
         if made:
             yield _unwanted(engine, made)
@@ -116,20 +114,30 @@ def _vectors(engine: Engine) -> Iterator[Finding]:
         yield ok("vectors", f"made by {name}")
     else:
         others = "".join(f", and there are vectors of {other}" for other in sorted(made - {name}))
-        text = f"{state.share:.0%} is embedded by {name}; now {state.answering or 'words'} answer{others}"
+        text = (
+            f"{state.share:.0%} is embedded by {name}; now {state.answering or 'words'} "
+            f"answer{others}"
+        )
         clash = _clash(engine, name)
         fix = SAME if clash else "cortex index"
         yield warning("vectors", f"{text}; {clash}" if clash else text, fix, lambda: _embed(engine))
 
 
-def _made(engine: Engine) -> set[str]:
-    """Whose vectors there are."""
-    return {name_of(one.stamp) for one in engine.store.indexes.sets.on_disk() if one is not None}
+def _embedders_on_disk(engine: Engine) -> set[str]:
+    """Return the names of the embedders that have vectors on disk."""
+    return {
+        name_of(vectors.stamp)
+        for vectors in engine.store.indexes.sets.on_disk()
+        if vectors is not None
+    }
 
 
 def _unwanted(engine: Engine, made: set[str]) -> Finding:
-    """What to say of vectors where no embedder is wanted."""
-    text = f"there are vectors of {', '.join(sorted(made))}, and nothing embeds now: search goes by words"
+    """Build the finding for vectors where no embedder is configured."""
+    text = (
+        f"there are vectors of {', '.join(sorted(made))}, and nothing embeds now: search goes "
+        "by words"
+    )
     if writer := _other_writer(engine):
         return warning("vectors", f"{text}; {writer} keeps them", SAME)
     fix = "Choose an embedder with `cortex models use`, or remove them with `cortex doctor --fix`."
@@ -137,22 +145,22 @@ def _unwanted(engine: Engine, made: set[str]) -> Finding:
 
 
 def _other_writer(engine: Engine) -> str:
-    """The other process that alone writes to the store, "" where there is none."""
+    """Return a description of another writing process, "" where there is none."""
     pid = engine.store.lease.holder()
     return "" if pid in (0, os.getpid()) else f"process {pid}" if pid > 0 else "another process"
 
 
 def _clash(engine: Engine, name: str) -> str:
-    """Why an embedder's vectors aren't made: another process writes, and makes none of these."""
-    writer, made = _other_writer(engine), sorted(_made(engine))
-    if not writer or any(f"{one} ".startswith(f"{name} ") for one in made):
+    """Explain why the vectors of an embedder aren't made: another process writes others."""
+    writer, made = _other_writer(engine), sorted(_embedders_on_disk(engine))
+    if not writer or any(f"{other} ".startswith(f"{name} ") for other in made):
         return ""
     others = f"vectors of {', '.join(made)}" if made else "no vectors"
     return f"{writer} alone writes to this store, and there are {others}, none of {name}"
 
 
 def _writer(engine: Engine) -> Finding:
-    """Who holds the lease."""
+    """Report the holder of the lease."""
     pid = engine.store.lease.holder()
     if pid in (0, os.getpid()):
         return ok("writer", "no other process writes to this store")
@@ -195,7 +203,10 @@ def _embed(engine: Engine) -> str:
         return "everything is embedded"
     if clash := _clash(engine, f"{state.provider} {state.model}".strip()):
         raise StoreError("STORE_LOCKED", clash)
-    return f"{_other_writer(engine) or 'another process'} embeds in the background: {state.share:.0%} is done"
+    return (
+        f"{_other_writer(engine) or 'another process'} embeds in the background: "
+        f"{state.share:.0%} is done"
+    )
 
 
 def _remove_vectors(engine: Engine) -> str:
@@ -204,10 +215,13 @@ def _remove_vectors(engine: Engine) -> str:
             "STORE_LOCKED", f"{_other_writer(engine) or 'another process'} writes to this store"
         )
     engine.store.indexes.sets.keep_only(())
-    return "they are removed; what was paid for is kept for a while, should you choose its embedder again"
+    return (
+        "they are removed; what was paid for is kept for a while, should you choose its "
+        "embedder again"
+    )
 
 
-def _replace(found: Workspace) -> str:
-    kept = rebuild_damaged(found.root, found.settings)
-    with Engine(found.root, found.settings) as engine:
+def _replace(target: Workspace) -> str:
+    kept = rebuild_damaged(target.root, target.settings)
+    with Engine(target.root, target.settings) as engine:
         return f"the damaged store was kept as {kept.name}; {_rebuild(engine)}"

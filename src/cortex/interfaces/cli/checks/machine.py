@@ -1,4 +1,4 @@
-"""Whether the machine is fit: git, disk, who may enter Cortex's folders, how much can be watched."""
+"""Check the machine: git, plugins, disk space, folder permissions and file watching."""
 
 from __future__ import annotations
 
@@ -21,20 +21,23 @@ WATCHES_WANTED = 524_288
 
 
 def check_git() -> Finding:
-    """Whether git is there."""
-    if found := shutil.which("git"):
-        return ok("git", found)
+    """Check that git is installed."""
+    if program := shutil.which("git"):
+        return ok("git", program)
     text = "git is not installed: ignore files are read by Cortex itself, submodules are not seen"
     return warning("git", text, "Install git.")
 
 
 def check_plugins(settings: Settings) -> Finding:
-    """Whether the plugins that are turned on are there."""
+    """Check that the enabled plugins are installed."""
     known = known_names()
     unknown = [name for name in settings.team.plugins if name not in known]
     if not unknown:
         return ok("plugins", ", ".join(settings.team.plugins) or "none is on")
-    text = f"team.plugins ({settings.origin('team.plugins')}) has {', '.join(unknown)}; known: {', '.join(known)}"
+    text = (
+        f"team.plugins ({settings.origin('team.plugins')}) has {', '.join(unknown)}; known: "
+        f"{', '.join(known)}"
+    )
     return warning(
         "plugins",
         text,
@@ -43,11 +46,12 @@ def check_plugins(settings: Settings) -> Finding:
 
 
 def check_disk(folder: Path) -> Finding:
-    """Whether there is room where a store is."""
+    """Check the free disk space of a store."""
     there = nearest(folder)
     try:
         free = shutil.disk_usage(there).free
-    except OSError as refused:  # a drive that isn't there
+    # The drive doesn't exist.
+    except OSError as refused:
         return error("disk", f"{there}: {refused.strerror}", f"Make {there} accessible.")
     if free < LITTLE_FREE:
         level = error if free < LEAST_FREE else warning
@@ -58,7 +62,7 @@ def check_disk(folder: Path) -> Finding:
 
 
 def check_folder(folder: Path, user_home: Path) -> Iterator[Finding]:
-    """Whether a folder of Cortex's is its owner's only, and can be written."""
+    """Check that a folder of Cortex is private to its owner and writable."""
     try:
         status = folder.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -102,17 +106,24 @@ def _unwritable(text: str, folder: Path) -> Finding:
 
 
 def check_watches(root: Path) -> Iterator[Finding]:
-    """Whether the system lets a folder be watched."""
+    """Check that the system can watch all folders of a project."""
     try:
         limit = int(WATCHES.read_text(encoding="ascii"))
         wanted = watches_needed(root)
-    except (OSError, ValueError):  # another system has no such limit
+    # Other systems have no such limit.
+    except (OSError, ValueError):
         return
     if wanted < limit * 0.9:
         yield ok("watching", f"{wanted} folders, of {limit} that may be watched")
         return
-    text = f"{root} has {wanted} folders, and you may watch {limit}: it is compared again and again instead, which is slower"
-    fix = f"sudo sysctl fs.inotify.max_user_watches={WATCHES_WANTED}, or leave folders out with {STORE_FOLDER}/config.yml"
+    text = (
+        f"{root} has {wanted} folders, and you may watch {limit}: it is compared again and "
+        "again instead, which is slower"
+    )
+    fix = (
+        f"sudo sysctl fs.inotify.max_user_watches={WATCHES_WANTED}, or leave folders out with "
+        f"{STORE_FOLDER}/config.yml"
+    )
     yield warning("watching", text, fix)
 
 

@@ -1,6 +1,6 @@
-"""Whether what is written here reaches the team's Core: connected, synced lately, nothing refused.
+"""Check the sync with the team's Core: connected, synced recently, nothing refused.
 
-Asks no network.
+Uses no network.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ CHECK = "server"
 
 
 def check_sync() -> Iterator[Finding]:
-    """Look at how this home stands to its Core."""
+    """Check the sync state of this home."""
     body = described()
     server, queue, refused = body["server"], body["queue"], body["refused"]
     assert isinstance(queue, int) and isinstance(refused, int)

@@ -1,9 +1,8 @@
-"""What a home wrote, taken into the ledger of its Core: all of an action or nothing, once for its
-key.
+"""Apply one client action to the ledger: all of it or nothing, once per idempotency key.
 
-Who does it is the principal of the token or their agent, whatever the home says. How each change is
-taken is in `taking`. A refusal is told with its reason and keeps nothing, the key neither: the home
-has what was typed, and may try again.
+The actor is the principal of the token, or that principal's agent, regardless of the name the
+client sends. `changes` validates and writes each change. A rejected action stores nothing, not even
+its key: the client still has the input and may try again.
 """
 
 from __future__ import annotations
@@ -42,8 +41,10 @@ APPLIED, REPLAYED, REFUSED, RETRY = "applied", "replayed", "refused", "retry"
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """What became of an action: the records that it touched as they are now, as far as they may be
-    seen, or why it wasn't taken.
+    """Outcome of an action.
+
+    `records` are the touched records in their current state, as far as the viewer may see them;
+    `error` is the reason for a rejection.
     """
 
     status: str
@@ -59,24 +60,26 @@ def accept(
     settings: Settings,
     screen: Screen | None = None,
 ) -> Accepted:
-    """Take what a home wrote, once for each key; what can't be taken is told and not raised.
+    """Apply a client action once per key; failures are returned, not raised.
 
-    `screen` has the verdicts of this Core's plugins: what they refuse is refused, what they redact
-    is written so.
+    `screen` holds the verdicts of this server's plugins: text they reject is rejected, text they
+    redact is written redacted.
 
-    "refused" is for good, as things are; "retry" is for a moment in which the ledger can't be
-    written. What fails for another reason would do so each time, and nothing behind it would ever
-    be taken: it is refused, too, so that somebody sees it.
+    "refused" is final as things are; "retry" means that the ledger can't be written at the moment.
+    Any other failure would repeat on every attempt and block the actions behind it, so it is
+    refused as well and becomes visible.
     """
     rename = outward(principal.name)
-    changes = tuple(_unplaced(renamed_changed(change, rename)) for change in action.changes)
+    changes = tuple(
+        _without_local_paths(renamed_changed(change, rename)) for change in action.changes
+    )
     made: tuple[VersionedRecord, ...] | None = None
 
     def work(step: RecordTransaction) -> str:
         nonlocal made
         go_on_from(step.newest())
         ids = ActionApplier(step, viewer, known, again=action.again).take(changes)
-        made = _made(step, viewer, ids)
+        made = _created_records(step, viewer, ids)
         return json.dumps(ids)
 
     def attempt(work: Work, screened: Screened | None) -> TransactionResult:
@@ -92,48 +95,51 @@ def accept(
 
     try:
         known = (
-            frozenset(one.name for one in ledger.principals.all())
+            frozenset(known_principal.name for known_principal in ledger.principals.all())
             if action.action == UPLOAD
             else None
         )
         check_key(action.key, MOST_KEY)
         done = screened_step(screen, work, attempt)
-        told = None if done.replayed else made
-        records = shown(ledger, viewer, json.loads(done.result)) if told is None else told
+        created = None if done.replayed else made
+        records = shown(ledger, viewer, json.loads(done.result)) if created is None else created
     except CortexError as error:
         if is_passing(error):
             return Accepted(RETRY, (), error)
-        return Accepted(REFUSED, shown(ledger, viewer, [one.id for one in changes]), error)
+        return Accepted(REFUSED, shown(ledger, viewer, [change.id for change in changes]), error)
     return Accepted(REPLAYED if done.replayed else APPLIED, records)
 
 
 def is_passing(error: CortexError) -> bool:
-    """Whether nothing can be written just now, whatever was sent."""
+    """True where nothing can be written at the moment, regardless of the input."""
     return isinstance(error, (StoreError, FileError)) or error.code == "PLUGIN_UNUSABLE"
 
 
-def _made(
+def _created_records(
     step: RecordTransaction, viewer: Viewer, ids: Sequence[str]
 ) -> tuple[VersionedRecord, ...] | None:
-    """What a step made and a viewer may see, None where it changed or left alone something, too:
-    that has to be asked for.
+    """Visible records a transaction created; None where it also updated or kept some.
+
+    The caller reads the records from the ledger in that case.
     """
     if any(before is not None for before, _ in step.written.values()) or any(
-        one not in step.written for one in ids
+        record_id not in step.written for record_id in ids
     ):
         return None
-    sight = VisibleRecords(step, viewer)
-    kept = [VersionedRecord(step.written[id_][1], step.changes[id_]) for id_ in ids]
-    return tuple(one for one in kept if sight.shows(one.record))
+    visible = VisibleRecords(step, viewer)
+    kept = [
+        VersionedRecord(step.written[record_id][1], step.changes[record_id]) for record_id in ids
+    ]
+    return tuple(versioned for versioned in kept if visible.shows(versioned.record))
 
 
-def _unplaced(one: RecordChange) -> RecordChange:
-    """A change without where on somebody's machine its code lies, whatever a home sends."""
-    return replace(one, before=unplaced(one.before), after=unplaced(one.after))
+def _without_local_paths(change: RecordChange) -> RecordChange:
+    """Return a change without paths on the client's machine, even if the client sent them."""
+    return replace(change, before=unplaced(change.before), after=unplaced(change.after))
 
 
 def actor_of(principal: Principal, action: Action) -> Actor:
-    """Who does what a home tells: the principal, or their agent, who never may do more than agents."""
+    """Return the actor of an action: the principal, or its agent limited to agent permissions."""
     tier = min(principal.tier, action.tier)
     if action.actor == AGENT:
         return Actor(agent_of(principal.name), min(tier, MOST_OF_AGENTS), BY_AGENT)
@@ -142,5 +148,7 @@ def actor_of(principal: Principal, action: Action) -> Actor:
 
 def shown(ledger: Ledger, viewer: Viewer, ids: Sequence[str]) -> tuple[VersionedRecord, ...]:
     """The records of these ids that a viewer may see, as they are now."""
-    sight = VisibleRecords(ledger.recorded, viewer)
-    return tuple(one for one in ledger.recorded.kept(ids) if sight.shows(one.record))
+    visible = VisibleRecords(ledger.recorded, viewer)
+    return tuple(
+        versioned for versioned in ledger.recorded.kept(ids) if visible.shows(versioned.record)
+    )

@@ -1,9 +1,11 @@
-"""Who is said to have said something inside of a record: nobody has others speak.
+"""Attribution inside a record: a principal can't put words into the mouth of another.
 
-The author of a record is the step's matter. Others whom a record names (who is to do it, who stands
-for it, who hears of it) say nothing by that. Road not taken: refusing a record for what it says in
-the name of others; whoever has it back after a Core was put back would keep it for themselves, and
-they say it again themselves. Pure.
+The transaction checks the author of a record. Naming others in a record (assignee, owner, watcher)
+attributes no statement to them.
+
+Road not taken: rejecting a record because of a foreign byline. After a restore, a client that still
+has such a record would keep it to itself; the named principals upload their own statements anyway.
+Pure.
 """
 
 from __future__ import annotations
@@ -14,26 +16,29 @@ from typing import Any
 
 from cortex.base.record_model import Draft, Thread
 
-BYLINES: Mapping[type, Mapping[str, tuple[str, ...]]] = {  # who says it, and what
+# Byline field of each record kind, and the fields that it attributes.
+BYLINES: Mapping[type, Mapping[str, tuple[str, ...]]] = {
     Thread: {"summary_by": ("summary", "summary_sources")},
     Draft: {"reviewed_by": ("reviewed_at", "review_notes")},
 }
 
 
 def without_bylines(body: Any, may_name: Callable[[str], bool]) -> Any:
-    """What a record says that is new here, as it was; but for what it says in the name of those who
-    may not be named.
-    """
-    for by, what in BYLINES.get(type(body), {}).items():
-        name = getattr(body, by)
+    """Clear the attributed fields of a new record where `may_name` rejects the byline."""
+    for byline, attributed in BYLINES.get(type(body), {}).items():
+        name = getattr(body, byline)
         if name and not may_name(name):
-            body = replace(body, **{field: type(getattr(body, field))() for field in (by, *what)})
+            body = replace(
+                body, **{field: type(getattr(body, field))() for field in (byline, *attributed)}
+            )
     return body
 
 
 def reviewed(before: Draft, after: Draft, name: str, now: int) -> Draft:
-    """A draft that somebody changes: whoever decides about it, or says something to that, is who
-    reviewed it.
+    """Set the reviewer of a changed draft.
+
+    The actor becomes the reviewer by deciding about the draft or by editing the review notes; else
+    the review stays as it was.
     """
     decided = after.state != before.state or (after.reviewed_by and not before.reviewed_by)
     if decided or after.review_notes != before.review_notes:

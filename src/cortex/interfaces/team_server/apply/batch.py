@@ -1,9 +1,9 @@
-"""What a home sends, taken in order and all at once: it is told when it is on the disk, which is
-waited for once, and nobody sees it before.
+"""Apply a batch of client actions in order, in as few transactions as possible.
 
-Whether an action is taken is `accepting`'s. Where the database fails at all of them together
-nothing was kept, and each is tried by itself: so one that it can't hold is found and refused, and
-holds back none of the others.
+A batch waits for the disk once and becomes visible at once; the client gets its results after that.
+`action` decides about each action. Where the database fails for several actions together, nothing
+was stored, and each is tried alone: so the one that it can't store is found and refused, and holds
+back none of the others.
 """
 
 from __future__ import annotations
@@ -28,23 +28,24 @@ from cortex.interfaces.team_server.schemas import Row
 from cortex.toolkit.tool import unforeseen
 
 MOST_IDS = 1_000
-# Records of one action; a home sends 100 of what it had before it joined, and a notification for
-# each who watches
+# New records of one action. A client uploads 100 existing records at a time when it joins, with a
+# notification for each watcher.
 MOST_MADE = 1_000
-TURN_SECONDS = 1.0  # that others who write are kept waiting, but for what is one action
+# Time for which one transaction may keep other writers waiting; a single action may take longer.
+TURN_SECONDS = 1.0
 TURN_CHANGES = 500
-# Records in an answer, but for those of the last turn: what is refused names any, and may do so in
-# each action
+# Records in a response, not counting those of the last transaction. A refused action may name any
+# records, and a batch may have many refused actions.
 MOST_TOLD = 2_000
-# Fields that mostly hold what a change belongs to.
-_NAMED = ("subcortex", "thread", "task", "target", "source", "about")
+# Fields that usually hold the id of a parent record.
+_PARENT_FIELDS = ("subcortex", "thread", "task", "target", "source", "about")
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class _Sent:
-    """An action as it was sent, or why it can't be read; and the ids that it names."""
+    """An action as sent, or the error from decoding it, with the ids of the records it names."""
 
     key: str
     ids: Sequence[str]
@@ -52,208 +53,226 @@ class _Sent:
     error: CortexError | None = None
 
 
-def flush(asked: RouteContext) -> RouteResult:
+def flush(context: RouteContext) -> RouteResult:
     """Take what was written at home, in order; after one that has to be tried again nothing is
     taken, so that nothing overtakes.
 
-    What isn't answered was not looked at, and is sent again.
+    An action without a result was not processed; the client sends it again.
     """
-    sent = [_read(told, number) for number, told in enumerate(asked.body.actions)]
+    sent = [_decode(payload, index) for index, payload in enumerate(context.body.actions)]
     results: list[Row] = []
     singly = False
-    if (screen := screen_of(asked.hall)) is not None:
-        # Nobody waits for the database meanwhile
-        screen.ask(_texts(one.action for one in sent if one.action))
-    while len(results) < len(sent) and _told(results) < MOST_TOLD and not asked.cancel:
+    if (screen := screen_of(context.hall)) is not None:
+        # Outside a transaction, so that no other writer waits for the plugins.
+        screen.ask(_new_texts(sent_action.action for sent_action in sent if sent_action.action))
+    while len(results) < len(sent) and _count_records(results) < MOST_TOLD and not context.cancel:
         done = len(results)
-        error = _try(
-            asked, sent[done : done + 1] if singly else _turn(sent[done:]), results, screen
+        error = _try_in_transaction(
+            context,
+            sent[done : done + 1] if singly else _first_transaction(sent[done:]),
+            results,
+            screen,
         )
         if error is not None:
             within = results[done:]
             del results[done:]
             if singly:
-                results.append(_untaken(asked, sent[done], error, within))
-            elif _is_of_one(error, within):
+                results.append(_failed_result(context, sent[done], error, within))
+            elif _is_caused_by_input(error, within):
                 log.warning("what was sent couldn't be kept together: %s", error.message)
                 singly = True
                 continue
             else:
                 raise error
-        asked.hall.keep_up()
+        context.hall.keep_up()
     return RouteResult({"results": results})
 
 
-def _texts(actions: Iterable[codec.Action]) -> Iterator[str]:
-    """What actions say that wasn't said before."""
-    for change in (one for action in actions for one in action.changes):
+def _new_texts(actions: Iterable[codec.Action]) -> Iterator[str]:
+    """Yield the texts that actions add to their records."""
+    for change in (change for action in actions for change in action.changes):
         before = set(texts_of(change.before)) if change.before else set[str]()
         yield from (text for text in texts_of(change.after) if text not in before)
 
 
-def _told(results: Sequence[Row]) -> int:
+def _count_records(results: Sequence[Row]) -> int:
     return sum(len(result["records"]) for result in results if isinstance(result["records"], list))
 
 
-def _turn(sent: Sequence[_Sent]) -> Sequence[_Sent]:
-    """The first of these that may be taken in one transaction: others want to write, too, and wait
-    for its end.
+def _first_transaction(sent: Sequence[_Sent]) -> Sequence[_Sent]:
+    """Return the leading actions that fit into one transaction.
+
+    Other writers wait until a transaction ends, so it stays small.
     """
     count = 0
-    for place, one in enumerate(sent):
-        count += len(one.ids)
-        if count > TURN_CHANGES and place:
-            return sent[:place]
+    for index, sent_action in enumerate(sent):
+        count += len(sent_action.ids)
+        if count > TURN_CHANGES and index:
+            return sent[:index]
     return sent
 
 
-def _try(
-    asked: RouteContext, sent: Sequence[_Sent], results: list[Row], screen: Screen | None
+def _try_in_transaction(
+    context: RouteContext, sent: Sequence[_Sent], results: list[Row], screen: Screen | None
 ) -> CortexError | None:
-    """Take the next actions in one transaction; gives what it failed at, then nothing of them is
-    kept.
-    """
+    """Apply the next actions in one transaction; return the error that rolled it back, if any."""
     try:
-        with asked.core.ledger.together():
-            _take(asked, sent, results, screen)
+        with context.core.ledger.together():
+            _apply_in_order(context, sent, results, screen)
     except CortexError as error:
         return error
-    except (OSError, MemoryError):  # of this machine
+    # A failure of this machine, not of the input.
+    except (OSError, MemoryError):
         raise
     except Exception as error:
         return unforeseen(error, "syncFlush")
     return None
 
 
-def _is_of_one(error: CortexError, results: Sequence[Row]) -> bool:
-    """Whether the database failed at something that it was given, and doesn't just fail: what was
-    given before may be told of one behind it.
+def _is_caused_by_input(error: CortexError, results: Sequence[Row]) -> bool:
+    """True where the database failed on its input, rather than being unavailable.
+
+    An action may fail because of one before it in the same transaction.
     """
     within = any(result["status"] in (accepting.REFUSED, accepting.RETRY) for result in results)
     return within or not isinstance(error, (StoreError, NetworkError))
 
 
-def _take(
-    asked: RouteContext, sent: Sequence[_Sent], results: list[Row], screen: Screen | None
+def _apply_in_order(
+    context: RouteContext, sent: Sequence[_Sent], results: list[Row], screen: Screen | None
 ) -> None:
-    """Take the next actions, as long as others may be kept waiting, and up to one that changes what
-    somebody may see: the next depend on that.
+    """Apply actions until the time is used up or an action changes a subcortex.
+
+    A changed subcortex can change what the sender may see, which the following actions depend on.
     """
-    until = time.monotonic() + TURN_SECONDS
-    asked.core.ledger.records.look_ahead(
-        _named(one.action for one in sent if one.action),
-        (asked.principal.name, agent_of(asked.principal.name)),
-        [one.key for one in sent if one.action],
+    deadline = time.monotonic() + TURN_SECONDS
+    context.core.ledger.records.look_ahead(
+        _ids_to_prefetch(sent_action.action for sent_action in sent if sent_action.action),
+        (context.principal.name, agent_of(context.principal.name)),
+        [sent_action.key for sent_action in sent if sent_action.action],
     )
-    sender = _sender(asked)
-    for one in sent:
-        _take_one(asked, sender, one, results, screen)
-        scopes = one.action is not None and any(
-            change.kind == "subcortex" for change in one.action.changes
+    sender = _sender(context)
+    for sent_action in sent:
+        _apply_action(context, sender, sent_action, results, screen)
+        changes_access = sent_action.action is not None and any(
+            change.kind == "subcortex" for change in sent_action.action.changes
         )
-        if scopes or time.monotonic() > until:
+        if changes_access or time.monotonic() > deadline:
             return
 
 
-def _sender(asked: RouteContext) -> tuple[Principal, Viewer]:
-    """Whoever sends, and what they may see, while nobody else writes.
+def _sender(context: RouteContext) -> tuple[Principal, Viewer]:
+    """Look up the sender and what they may see, inside the write transaction.
 
     Raises: NetworkError AUTH_EXPIRED.
     """
-    return asked.hall.present.look(asked.principal.name) or (asked.principal, asked.viewer)
+    return context.hall.present.look(context.principal.name) or (context.principal, context.viewer)
 
 
-def _take_one(
-    asked: RouteContext,
+def _apply_action(
+    context: RouteContext,
     sender: tuple[Principal, Viewer],
-    one: _Sent,
+    sent_action: _Sent,
     results: list[Row],
     screen: Screen | None,
 ) -> None:
     if results and results[-1]["status"] == accepting.RETRY:
-        results.append(codec.result_to(one.key, accepting.RETRY, ()))
+        results.append(codec.result_to(sent_action.key, accepting.RETRY, ()))
         return
     principal, viewer = sender
-    error = one.error if one.action is None else _too_much(asked, one.ids)
-    if one.action is None or error is not None:
-        there = accepting.shown(asked.core.ledger, viewer, one.ids[:MOST_IDS])
-        results.append(codec.result_to(one.key, accepting.REFUSED, there, error))
+    error = (
+        sent_action.error if sent_action.action is None else _size_error(context, sent_action.ids)
+    )
+    if sent_action.action is None or error is not None:
+        visible = accepting.shown(context.core.ledger, viewer, sent_action.ids[:MOST_IDS])
+        results.append(codec.result_to(sent_action.key, accepting.REFUSED, visible, error))
         return
     done = accepting.accept(
-        asked.core.ledger, principal, viewer, one.action, asked.hall.settings, screen
+        context.core.ledger, principal, viewer, sent_action.action, context.hall.settings, screen
     )
-    results.append(codec.result_to(one.action.key, done.status, done.records, done.error))
+    results.append(codec.result_to(sent_action.action.key, done.status, done.records, done.error))
 
 
-def _too_much(asked: RouteContext, ids: Sequence[str]) -> InputError | None:
-    """Why an action is more than one step at a home can be; what was there before may be changed
-    with something else, however much it is.
+def _size_error(context: RouteContext, ids: Sequence[str]) -> InputError | None:
+    """Return the error for an action with duplicate ids or too many new records, else None.
+
+    Any number of existing records may be changed in one action.
     """
     if len(set(ids)) < len(ids):
         return InputError(
             "RECORD_INVALID", "a record is changed twice", context={"field": "changes"}
         )
-    if len(ids) <= MOST_MADE or len(ids) - len(asked.core.ledger.recorded.get(ids)) <= MOST_MADE:
+    if len(ids) <= MOST_MADE or len(ids) - len(context.core.ledger.recorded.get(ids)) <= MOST_MADE:
         return None
     return InputError(
         "RECORD_INVALID", f"more than {MOST_MADE:,} records are new", context={"field": "changes"}
     )
 
 
-def _untaken(asked: RouteContext, one: _Sent, error: CortexError, within: Sequence[Row]) -> Row:
-    """What is told of an action that isn't taken by itself either.
+def _failed_result(
+    context: RouteContext, sent_action: _Sent, error: CortexError, results: Sequence[Row]
+) -> Row:
+    """Build the result of an action that failed in a transaction of its own, too.
 
-    Raises: `error`, where it is about whoever sent it.
+    A passing database failure inside the action takes precedence: the commit fails then as well,
+    with a less specific error.
 
-    Where the database failed within it for a moment, that is what counts: its end fails then as
-    well, and says less.
+    Raises: `error`, where it concerns the sender.
     """
     if isinstance(error, NetworkError):
         raise error
-    if within and within[0]["status"] == accepting.RETRY:
-        return within[0]
+    if results and results[0]["status"] == accepting.RETRY:
+        return results[0]
     if accepting.is_passing(error):
-        return codec.result_to(one.key, accepting.RETRY, (), error)
-    with asked.core.ledger.together():
-        there = accepting.shown(asked.core.ledger, _sender(asked)[1], one.ids)
-    return codec.result_to(one.key, accepting.REFUSED, there, error)
+        return codec.result_to(sent_action.key, accepting.RETRY, (), error)
+    with context.core.ledger.together():
+        visible = accepting.shown(context.core.ledger, _sender(context)[1], sent_action.ids)
+    return codec.result_to(sent_action.key, accepting.REFUSED, visible, error)
 
 
-def _named(actions: Iterable[codec.Action]) -> list[str]:
-    """The ids of all that actions change, and of most that they name."""
+def _ids_to_prefetch(actions: Iterable[codec.Action]) -> list[str]:
+    """Return the ids of all changed records and of most that they refer to."""
     changes = [change for action in actions for change in action.changes]
-    refs = [getattr(one.after, field, "") for one in changes for field in _NAMED]
-    return [*(one.id for one in changes), *(ref for ref in refs if "_" in ref and is_asked(ref))]
+    refs = [getattr(change.after, field, "") for change in changes for field in _PARENT_FIELDS]
+    return [
+        *(change.id for change in changes),
+        *(ref for ref in refs if "_" in ref and is_asked(ref)),
+    ]
 
 
-def _read(told: Mapping[str, Any], number: int) -> _Sent:
-    """Raises: InputError ARGUMENT_INVALID, where it has no key: nobody would know what a result is
-    of.
+def _decode(payload: Mapping[str, Any], index: int) -> _Sent:
+    """Decode one action of the request body; an undecodable action carries its error.
+
+    Raises: InputError ARGUMENT_INVALID for an action without a key: its result could not be matched
+    to it.
     """
     try:
-        action = codec.action_from(told, f"actions[{number}]")
+        action = codec.action_from(payload, f"actions[{index}]")
     except CortexError as error:
-        return _Sent(_key_of(told, number), _ids_in(told), error=error)
+        return _Sent(_key_of(payload, index), _ids_in(payload), error=error)
     return _Sent(action.key, [change.id for change in action.changes], action)
 
 
-def _ids_in(told: Mapping[str, Any]) -> list[str]:
-    """The ids that an action names that can't be read otherwise: whoever sent it takes over what
-    these records say here.
+def _ids_in(action: Mapping[str, Any]) -> list[str]:
+    """Return the record ids named in an action that can't be decoded.
+
+    The response contains these records, so that the client can adopt the server's version.
     """
-    payload = told.get("payload")
+    payload = action.get("payload")
     changes = payload.get("changes") if isinstance(payload, dict) else None
-    named = (
+    ids = (
         [change.get("id") for change in changes if isinstance(change, dict)]
         if isinstance(changes, list)
         else []
     )
-    return [one for one in named if isinstance(one, str) and is_asked(one)][:MOST_IDS]
+    return [record_id for record_id in ids if isinstance(record_id, str) and is_asked(record_id)][
+        :MOST_IDS
+    ]
 
 
-def _key_of(told: Mapping[str, Any], number: int) -> str:
-    key = told.get("idempotency_key")
+def _key_of(action: Mapping[str, Any], index: int) -> str:
+    key = action.get("idempotency_key")
     if not isinstance(key, str) or not key:
-        place = f"actions[{number}].idempotency_key"
-        raise InputError("ARGUMENT_INVALID", f"`{place}`: is required", context={"field": place})
+        field = f"actions[{index}].idempotency_key"
+        raise InputError("ARGUMENT_INVALID", f"`{field}`: is required", context={"field": field})
     return key

@@ -1,9 +1,8 @@
-"""The changes of one action, taken one after the other inside a step.
+"""Apply the changes of one client action inside a write transaction.
 
-Each is merged with what the record says now, and then asked everything that a deed of `records`
-would be: who may, what a body may say, where it belongs, which state may follow which. What follows
-from it (summaries, what becomes sensitive with it, what nobody needs to be reminded of, and who
-else should hear of it) is made here, where all of it is known.
+Each change is merged with the current record and validated like a local write: permissions, field
+rules, placement, state transitions. Effects that need the whole action (thread summaries, inherited
+sensitivity, closed notifications, notifications for further recipients) are applied last.
 """
 
 from __future__ import annotations
@@ -63,10 +62,11 @@ from cortex.interfaces.team_server.apply.three_way_merge import (
 from cortex.interfaces.team_server.apply.visible_records import VisibleRecords, aimed, placed
 from cortex.interfaces.team_server.principals import is_from_elsewhere, may_be_called
 
-# The tier from which what this Core has lost may come back with what other principals said
+# Lowest tier that may upload records of other principals again after this server lost them.
 IS_ANYBODY = 4
-AHEAD_MS = 50 * 365 * 86_400_000  # that the clock of a home may be wrong, and its ids still count
-# The year 2000: a home whose clock says less doesn't know when something was made
+# Clock skew up to which the ids of a client are accepted.
+AHEAD_MS = 50 * 365 * 86_400_000
+# The year 2000. An earlier time means that the clock of the client is wrong.
 EARLIEST_MS = 946_684_800_000
 B = TypeVar("B", bound=Any)
 
@@ -74,7 +74,7 @@ _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 
 
 class ActionApplier:
-    """One action under way."""
+    """Applies one action; create a new one for each."""
 
     def __init__(
         self,
@@ -84,248 +84,273 @@ class ActionApplier:
         *,
         again: bool = False,
     ) -> None:
-        """`known` are the principals that there are, for an upload of what was there before; None
-        for what was just done.
+        """Start an action in the transaction `step`.
 
-        What comes `again` was taken before the ledger was put back: what it names may come again,
-        too.
+        `known` are the names of the existing principals, for an upload of records from before the
+        client joined; None for a recent action. `again` marks an upload after the ledger was
+        restored from a backup: records it refers to may be uploaded again, too.
         """
         self._step = step
         self._viewer = viewer
         self._known, self._again = known, again
         self._upload = known is not None
-        self._sight = VisibleRecords(step, viewer)
+        self._visible = VisibleRecords(step, viewer)
         self._guard = guard_of(viewer)
-        self._touched: set[str] = set()  # what the action is about, but for notifications
-        self._published: dict[str, Record[Draft]] = {}  # drafts by what they become
-        self._left_out: set[str] = set()  # notifications that aren't passed on
-        self._told: dict[str, set[str]] = {}  # who hears of a record by this action itself
-        self._alone = False
-        self._spoken: dict[str, None] = {}  # threads in which something was said
+        # Ids of the records that the action changes, notifications not included.
+        self._touched: set[str] = set()
+        # Drafts by the id of the record that they were published as.
+        self._published: dict[str, Record[Draft]] = {}
+        # Ids of notifications that are not delivered.
+        self._dropped: set[str] = set()
+        # Recipients that the action itself notifies, by the id of the record concerned.
+        self._recipients: dict[str, set[str]] = {}
+        # True where the action consists of links only.
+        self._links_only = False
+        # Ids of the threads with a new comment or summary, in order.
+        self._commented_threads: dict[str, None] = {}
 
     def take(self, changes: Sequence[RecordChange]) -> list[str]:
-        """Take all of them; gives the ids of the records that are touched. Raises: InputError."""
+        """Apply all changes and return the ids of the records that they touched.
+
+        Raises: InputError for an invalid id, field, placement or transition.
+        """
         for change in changes:
             if (
                 not is_id(change.id, change.kind)
-                or _moment_of(change.id) > self._step.now + AHEAD_MS
+                or _timestamp_of(change.id) > self._step.now + AHEAD_MS
             ):
                 raise refusal(
                     "id", f"{change.id[:80]!r} is no id that a {change.kind[:20]} may have"
                 )
-        changes = [one for one in changes if not self._is_nowhere(one)]
-        self._look(changes)
-        for one in changes:
-            current = self._step.get(one.id)
+        changes = [change for change in changes if not self._closes_unknown_notification(change)]
+        self._collect_context(changes)
+        for change in changes:
+            current = self._step.get(change.id)
             if current is None:
-                self._make(one)
+                self._create(change)
             else:
-                self._change(one, current)
-        self._settle()
-        taken = (one.id for one in changes if one.id not in self._left_out)
-        return list(dict.fromkeys((*taken, *self._spoken)))
+                self._update(change, current)
+        self._apply_effects()
+        applied = (change.id for change in changes if change.id not in self._dropped)
+        return list(dict.fromkeys((*applied, *self._commented_threads)))
 
-    def _is_nowhere(self, one: RecordChange) -> bool:
-        """Whether a notification is closed that was never here: what it told of was refused, and
-        closing it matters to nobody.
+    def _closes_unknown_notification(self, change: RecordChange) -> bool:
+        """True for closing a notification that this server never had.
+
+        Its subject was rejected, so closing it has no effect.
         """
         return (
-            one.before is not None
-            and isinstance(one.after, Notification)
-            and self._step.get(one.id) is None
+            change.before is not None
+            and isinstance(change.after, Notification)
+            and self._step.get(change.id) is None
         )
 
-    def _look(self, changes: Sequence[RecordChange]) -> None:
-        """What the action is about, as far as it matters for each of its changes."""
+    def _collect_context(self, changes: Sequence[RecordChange]) -> None:
+        """Collect facts about the whole action that the single changes depend on."""
         for change in changes:
             if isinstance(change.after, Notification) and change.before is None:
-                self._told.setdefault(change.after.about, set()).add(change.after.recipient)
-        told = [one for one in changes if one.kind != "notification"]
-        self._touched = {one.id for one in told} | {
-            one.after.thread for one in told if isinstance(one.after, Comment)
+                self._recipients.setdefault(change.after.about, set()).add(change.after.recipient)
+        content = [change for change in changes if change.kind != "notification"]
+        self._touched = {change.id for change in content} | {
+            change.after.thread for change in content if isinstance(change.after, Comment)
         }
-        self._alone = all(one.kind == "link" for one in told)
-        for one in told:
+        self._links_only = all(change.kind == "link" for change in content)
+        for change in content:
             if (
-                isinstance(one.after, Draft)
-                and one.after.state == PUBLISHED
-                and one.after.published
+                isinstance(change.after, Draft)
+                and change.after.state == PUBLISHED
+                and change.after.published
             ):
-                draft = self._sight.get(one.id)
-                if draft is None and self._viewer.is_own(one.author):
-                    draft = Record(one.id, one.after, one.author)
+                draft = self._visible.get(change.id)
+                if draft is None and self._viewer.is_own(change.author):
+                    draft = Record(change.id, change.after, change.author)
                 if draft is not None:
-                    self._published[one.after.published] = draft
+                    self._published[change.after.published] = draft
 
-    # -- what is new
-    # ---------------------------------------------------------------------------------------------------
+    # -- new records
 
-    def _make(self, one: RecordChange) -> None:
-        if one.before is not None and not self._upload and not self._may_name(one.author):
-            raise not_found(one.id)  # as of one that may not be seen
-        body: Any = checked(one.after)
-        if one.before is None and not self._upload:
+    def _create(self, change: RecordChange) -> None:
+        if change.before is not None and not self._upload and not self._may_name(change.author):
+            # The same error as for a record that the viewer may not see.
+            raise not_found(change.id)
+        body: Any = checked(change.after)
+        if change.before is None and not self._upload:
             check_first(body)
         body = without_bylines(body, self._may_name)
         match body:
             case Notification():
-                if (body := self._notification(body)) is None:
-                    self._left_out.add(one.id)
+                if (body := self._prepare_notification(body)) is None:
+                    self._dropped.add(change.id)
                     return
             case Draft():
-                body = self._draft(body, new=not self._upload and one.before is None)
+                body = self._prepare_draft(body, new=not self._upload and change.before is None)
             case Thread():
                 body = (
                     unsummarized(body)
-                    if one.before is None and not self._upload
+                    if change.before is None and not self._upload
                     else supplied_only(body)
                 )
             case Comment():
-                body = self._comment(body)
+                body = self._prepare_comment(body)
             case Link():
-                body = self._link(body)
+                body = self._prepare_link(body)
             case Artifact():
-                owner, reviewed = body.owner or one.author, min(body.last_reviewed, self._step.now)
+                owner, reviewed = (
+                    body.owner or change.author,
+                    min(body.last_reviewed, self._step.now),
+                )
                 body = replace(body, owner=owner, last_reviewed=reviewed)
-                if not self._upload and owner != one.author and not self._viewer.is_own(owner):
+                if not self._upload and owner != change.author and not self._viewer.is_own(owner):
                     need(self._step.actor, "edit")
-        body = self._placed(body) if self._upload else resolved(self._sight, body)
-        record = Record(one.id, body, one.author, self._made_at(one))
-        self._check_author(one, record)
-        if self._upload or one.before is not None:
+        body = self._place_uploaded(body) if self._upload else resolved(self._visible, body)
+        record = Record(change.id, body, change.author, self._created_at(change))
+        self._check_author(change, record)
+        if self._upload or change.before is not None:
             check_uploaded(self._step, record)
-        for right in rights_of(None, body, alone=self._alone and not self._upload):
+        for right in rights_of(None, body, alone=self._links_only and not self._upload):
             need(self._step.actor, right)
-        self._guard(None, record, self._sight.raw)
+        self._guard(None, record, self._visible.raw)
         if isinstance(body, Notification) and body.state in OPEN:
             close_notices(
                 self._step, body.about, body.type, body.recipient, action="replace_notification"
             )
         self._step.put(record)
 
-    def _made_at(self, one: RecordChange) -> int:
-        """When something was made: as its home says, but neither later than now nor before there
-        was anything to say it.
-        """
-        return min(one.created, self._step.now) if one.created >= EARLIEST_MS else self._step.now
+    def _created_at(self, change: RecordChange) -> int:
+        """Return the creation time given by the client, limited to the past.
 
-    def _placed(self, body: Any) -> Any:
-        """What was there before, in its place.
-
-        What was archived there is added to by those alone who may have brought it.
+        A time before the year 2000 is replaced by the current time.
         """
-        body = placed(body, self._sight)
-        number = getattr(body, "subcortex", "")
-        scope = self._sight.get(number) if number else None
+        return (
+            min(change.created, self._step.now) if change.created >= EARLIEST_MS else self._step.now
+        )
+
+    def _place_uploaded(self, body: Any) -> Any:
+        """Resolve the placement of an uploaded record.
+
+        Only a principal who may upload an archived subcortex may add to it.
+        """
+        body = placed(body, self._visible)
+        scope_id = getattr(body, "subcortex", "")
+        scope = self._visible.get(scope_id) if scope_id else None
         if scope is not None and not self._may_name(scope.author):
             check_open(scope)
         return body
 
-    def _notification(self, body: Notification) -> Notification | None:
-        """A notification comes with what it is about, and is as sensitive as that; None where it
-        isn't passed on.
-        """
-        need(self._step.actor, "observe")  # whoever may do anything
+    def _prepare_notification(self, body: Notification) -> Notification | None:
+        """Return a notification as sensitive as its subject; None where it isn't delivered."""
+        # The permission of every principal who may write at all.
+        need(self._step.actor, "observe")
         if body.type == "system_alert":
             raise refusal("type", "what a home tells its own person stays there")
         own = self._viewer.is_own(body.recipient)
         if self._upload and not own:
-            return None  # of what was done before, others have heard or don't need to
+            # The recipients of old notifications have received them elsewhere, or need not.
+            return None
         about = self._step.get(body.about)
-        if about is None or not (body.about in self._touched or self._sight.shows(about)):
+        if about is None or not (body.about in self._touched or self._visible.shows(about)):
             raise not_found(body.about, "about")
         if not self._upload and body.about not in self._touched:
             raise refusal(
                 "about",
                 f"a notification comes with what was done, and nothing was done with {body.about}",
             )
-        if not self._upload and not (own or self._is_done(body.about)):
+        if not self._upload and not (own or self._was_changed(body.about)):
             return None
-        if not self._upload and not is_due(body, about, self._viewer, self._names()):
+        if not self._upload and not is_due(body, about, self._viewer, self._speakers()):
             return None
-        return _as_private(body if own else titled(body, about), about)
+        return _inherit_sensitivity(body if own else titled(body, about), about)
 
-    def _is_done(self, number: str) -> bool:
-        """Whether something was done with a record, or said there; that it stays as it is, anybody
-        may send.
+    def _was_changed(self, record_id: str) -> bool:
+        """True where the action changed a record or commented on it.
+
+        A change without effect doesn't count: every principal may send one.
         """
-        return number in self._step.written or number in self._spoken
+        return record_id in self._step.written or record_id in self._commented_threads
 
-    def _draft(self, body: Draft, *, new: bool) -> Draft:
+    def _prepare_draft(self, body: Draft, *, new: bool) -> Draft:
         if body.state == PENDING:
             body = replace(body, reviewed_by="", reviewed_at=0, review_notes="", published="")
         if new:
             check_outcome(body)
-        told, body = body.target, aimed(body, self._sight)
-        # It is sent once more when that has come
-        lost = self._again and is_id(told, kind_of_id(told))
-        if told and not body.target and (lost or not self._viewer.may_write(UNFILED)):
-            raise not_found(told, "target")
-        return self._flagged(self._as_target(body))
+        target, body = body.target, aimed(body, self._visible)
+        # The client sends the draft again once its target was uploaded.
+        lost = self._again and is_id(target, kind_of_id(target))
+        if target and not body.target and (lost or not self._viewer.may_write(UNFILED)):
+            raise not_found(target, "target")
+        return self._with_risk_flags(self._with_target_sensitivity(body))
 
-    def _as_target(self, body: Draft) -> Draft:
-        """A draft that is as sensitive as what it is for."""
-        return _as_private(body, self._sight.get(body.target) if body.target else None)
+    def _with_target_sensitivity(self, body: Draft) -> Draft:
+        """Return a draft that is as sensitive as its target."""
+        return _inherit_sensitivity(body, self._visible.get(body.target) if body.target else None)
 
-    def _flagged(self, body: Draft) -> Draft:
-        """A draft with what whoever approves it should look at twice, while somebody may, whatever
-        its home says of that.
-        """
+    def _with_risk_flags(self, body: Draft) -> Draft:
+        """Add this server's risk flags to a draft that can still be approved."""
         if body.state not in (PENDING, EXPIRED):
             return body
-        flags = dict.fromkeys((*risks_of(body, self._sight.get), *body.risk_flags))
+        flags = dict.fromkeys((*risks_of(body, self._visible.get), *body.risk_flags))
         return replace(body, risk_flags=tuple(flags))
 
     def _check_summary(self, thread: str, body: Thread) -> None:
-        """A summary that somebody wrote comes with what they say in the thread.
+        """Check that a supplied summary cites a comment of its thread and has an allowed author.
 
         Raises: InputError RECORD_INVALID.
         """
-        said = self._sight.get(body.summary_sources[0])
-        if said is None or not isinstance(said.body, Comment) or said.body.thread != thread:
+        comment = self._visible.get(body.summary_sources[0])
+        if (
+            comment is None
+            or not isinstance(comment.body, Comment)
+            or comment.body.thread != thread
+        ):
             raise refusal("summary_sources", "a summary comes with a comment of its thread")
-        if said.body.sensitivity == SENSITIVE != body.sensitivity:
+        if comment.body.sensitivity == SENSITIVE != body.sensitivity:
             raise refusal(
                 "summary",
                 f"{thread} isn't sensitive: its summary can't come with a sensitive comment",
             )
-        if body.summary_by not in self._names():
+        if body.summary_by not in self._speakers():
             raise refusal(
                 "summary_by", f"a summary of {body.summary_by[:80]!r} comes from themselves"
             )
         drafted = {
-            one.body.summary for one in self._published.values() if one.author == body.summary_by
+            draft.body.summary
+            for draft in self._published.values()
+            if draft.author == body.summary_by
         }
         if body.summary_by != self._step.actor.name and body.summary not in drafted:
             raise refusal("summary", f"it isn't the summary that {body.summary_by} drafted")
 
-    def _comment(self, body: Comment) -> Comment:
-        thread = target_of(self._sight, body.thread, ("thread",), "thread")
+    def _prepare_comment(self, body: Comment) -> Comment:
+        thread = target_of(self._visible, body.thread, ("thread",), "thread")
         if thread.body.state == "archived" and not (self._upload and self._may_name(thread.author)):
             raise refusal("thread", f"{thread.id} is archived: nobody comments there any more")
-        self._spoken[thread.id] = None
-        return _as_private(replace(body, subcortex=thread.body.subcortex), thread)
+        self._commented_threads[thread.id] = None
+        return _inherit_sensitivity(replace(body, subcortex=thread.body.subcortex), thread)
 
-    def _link(self, body: Link) -> Link:
-        return _as_private(
+    def _prepare_link(self, body: Link) -> Link:
+        return _inherit_sensitivity(
             body,
             *(
-                target_of(self._sight, getattr(body, end), FOUND_KINDS, end)
+                target_of(self._visible, getattr(body, end), FOUND_KINDS, end)
                 for end in ("source", "target")
             ),
         )
 
-    def _check_author(self, one: RecordChange, record: Record[Any]) -> None:
-        """What is new is by who does it, by who drafted it, or is known to be by somebody else: in
-        an upload.
+    def _check_author(self, change: RecordChange, record: Record[Any]) -> None:
+        """Check that the actor may write a new record in the name of its author.
+
+        Allowed are the actor, the author of a published draft and, in an upload, authors that the
+        actor may name.
+
+        Raises: InputError RIGHTS_MISSING.
         """
         author, tier = record.author, self._step.actor.tier
         if author == self._step.actor.name:
             return
-        if self._upload or one.before is not None:
+        if self._upload or change.before is not None:
             if self._may_name(author):
                 return
-        elif isinstance(record.body, Notification) and author in self._names():
+        elif isinstance(record.body, Notification) and author in self._speakers():
             return
         elif (draft := self._published.get(record.id)) is not None and draft.author == author:
             check_published(self._step, draft, record.body)
@@ -337,106 +362,113 @@ class ActionApplier:
         )
 
     def _may_name(self, name: str) -> bool:
-        """Whether what comes as it was may be by somebody: by who tells it, or, where their tier
-        allows that, by others.
+        """True where the actor may upload records by this author.
 
-        Those are called as somebody at a Core may be, also at another one: names that only look
-        like another's are nobody's. A principal of this Core speaks for themselves, since a
-        namesake of another team is somebody else; but for what this Core had and has lost.
+        Always for the actor and its agent; for others from tier KEEPS_AUTHORS on. Their names have
+        to be valid names of a principal, here or at another Core, so that a lookalike of a name is
+        rejected. Records of a principal of this Core come only from that principal, since a
+        namesake in another team is a different person; except after this Core lost its data.
         """
         if name in (self._viewer.name, agent_of(self._viewer.name)):
             return True
-        who = name.removesuffix(f"/{AGENT}")
-        if not self._upload or not (may_be_called(who) or is_from_elsewhere(who)):
+        principal = name.removesuffix(f"/{AGENT}")
+        if not self._upload or not (may_be_called(principal) or is_from_elsewhere(principal)):
             return False
-        if who in (self._known or ()):
+        if principal in (self._known or ()):
             return self._again and self._step.actor.tier >= IS_ANYBODY
         return self._step.actor.tier >= KEEPS_AUTHORS
 
-    def _names(self) -> set[str]:
-        """In whose names this action may speak: of who does it, and of who drafted what is
-        published with it.
-        """
+    def _speakers(self) -> set[str]:
+        """Names in which this action may speak: its actor and the authors of published drafts."""
         return {self._step.actor.name, *(draft.author for draft in self._published.values())}
 
-    # -- what is changed
-    # -----------------------------------------------------------------------------------------------
+    # -- existing records
 
-    def _change(self, one: RecordChange, current: Record[Any]) -> None:
-        told = isinstance(current.body, Notification)
-        if not self._sight.shows(current):
-            if told:  # it was shown once, and closing it matters to nobody
+    def _update(self, change: RecordChange, current: Record[Any]) -> None:
+        if not self._visible.shows(current):
+            # It was visible once; closing it now has no effect.
+            if isinstance(current.body, Notification):
                 return
-            raise not_found(one.id)
-        if type(one.after) is not type(current.body):
-            raise refusal("kind", f"{one.id} is a {current.kind} and stays one")
-        if self._is_made(one, current):
+            raise not_found(change.id)
+        if type(change.after) is not type(current.body):
+            raise refusal("kind", f"{change.id} is a {current.kind} and stays one")
+        if self._is_repeated_creation(change, current):
             return
-        after, before = self._aimed(checked(one.after)), self._aimed(one.before)
+        after, before = (
+            self._resolve_draft_target(checked(change.after)),
+            self._resolve_draft_target(change.before),
+        )
         result = (
             differing(after, current.body)
             if before is None
             else merged(before, after, current.body)
         )
         if isinstance(result, Conflict):
-            raise conflict_error(one.id, result)
-        body = self._changed(current, result)
+            raise conflict_error(change.id, result)
+        body = self._prepare_update(current, result)
         if body == current.body:
             return
-        self._check_change(current, body)
+        self._check_update(current, body)
         written = self._step.put(replace(current, body=body))
         if isinstance(body, Draft) and body.state != current.body.state:
             close_notices(self._step, written.id)
-        follow(self._step, current.body, written, besides=self._told.get(written.id, ()))
+        follow(self._step, current.body, written, besides=self._recipients.get(written.id, ()))
 
-    def _is_made(self, one: RecordChange, current: Record[Any]) -> bool:
-        """Whether something is made once more by who made it: another home of theirs has brought it
-        as it is since, and all that changed it is told for itself. What is uploaded may hold
-        changes that nobody tells.
+    def _is_repeated_creation(self, change: RecordChange, current: Record[Any]) -> bool:
+        """True where an author creates a record that already exists.
+
+        Another client of the same author has sent it since, and later changes are sent as such. An
+        upload doesn't count: it may contain changes that were never sent separately.
         """
-        own = one.author == current.author and self._viewer.is_own(current.author)
-        return one.before is None and not self._upload and own
+        own = change.author == current.author and self._viewer.is_own(current.author)
+        return change.before is None and not self._upload and own
 
-    def _aimed(self, body: Any) -> Any:
+    def _resolve_draft_target(self, body: Any) -> Any:
         if not isinstance(body, Draft):
             return body
         check_value("target_kind", body.target_kind, TARGET_KINDS)
-        return aimed(body, self._sight)
+        return aimed(body, self._visible)
 
-    def _changed(self, current: Record[Any], body: Any) -> Any:
-        """What a record says after a change, in order and in its place."""
+    def _prepare_update(self, current: Record[Any], body: Any) -> Any:
+        """Return the normalized and resolved body of a record after a change."""
         now = self._step.now
         match body:
             case Thread() if supplies(current.body, body):
                 self._check_summary(current.id, body)
-                self._spoken[current.id] = None
+                self._commented_threads[current.id] = None
             case Comment() if (thread := self._step.get(current.body.thread)) is not None:
                 body = replace(body, subcortex=thread.body.subcortex)
             case Artifact():
                 body = replace(body, last_reviewed=min(body.last_reviewed, now))
             case Draft():
-                body = self._as_target(reviewed(current.body, body, self._step.actor.name, now))
-                body = self._flagged(body) if body != current.body else body
+                body = self._with_target_sensitivity(
+                    reviewed(current.body, body, self._step.actor.name, now)
+                )
+                body = self._with_risk_flags(body) if body != current.body else body
             case Link():
-                body = self._link(body)
+                body = self._prepare_link(body)
             case Notification():
-                body = _as_private(body, self._step.get(body.about))
-        return resolved(self._sight, checked(body), current.body)
+                body = _inherit_sensitivity(body, self._step.get(body.about))
+        return resolved(self._visible, checked(body), current.body)
 
-    def _check_change(self, current: Record[Any], body: Any) -> None:
-        """Raises: InputError, where the change isn't allowed: to anybody, or to who makes it."""
+    def _check_update(self, current: Record[Any], body: Any) -> None:
+        """Check that a change is valid and that the actor may make it.
+
+        Raises: InputError.
+        """
         check_move(current.body, body)
         if isinstance(body, Notification):
-            self._check_notice(current, body)
+            self._check_notification_update(current, body)
         elif not isinstance(body, Artifact) or not _supersedes(current.body, body):
             check_kept(current.body, body)
-        for right in rights_of(current.body, body, alone=self._alone):
+        for right in rights_of(current.body, body, alone=self._links_only):
             need(self._step.actor, right)
-        self._guard(current, replace(current, body=body), self._sight.raw)
+        self._guard(current, replace(current, body=body), self._visible.raw)
 
-    def _check_notice(self, current: Record[Notification], body: Notification) -> None:
-        """A notification is done with by whoever it is for, by whoever may edit, or by what was
-        done.
+    def _check_notification_update(self, current: Record[Notification], body: Notification) -> None:
+        """Check that the actor may close a notification.
+
+        Its recipient may, an editor may, and any action on its subject may.
         """
         if not changed_fields(current.body, body) <= {"state", "sensitivity"}:
             raise refusal("state", "of a notification only its state changes")
@@ -449,49 +481,51 @@ class ActionApplier:
         ):
             need(self._step.actor, "edit")
 
-    # -- at the end
-    # ----------------------------------------------------------------------------------------------------
+    # -- effects of the whole action
 
-    def _settle(self) -> None:
-        """What has to hold of all changes together, and what follows from them."""
+    def _apply_effects(self) -> None:
+        """Check the invariants of the whole action and apply its effects."""
         for before, after in list(self._step.written.values()):
             if self._upload and before is None:
-                continue  # it may name what is still to come
+                # It may refer to a record that is uploaded later.
+                continue
             match after.body:
                 case Draft():
                     check_decided(self._step, before, after)
                 case Artifact():
-                    settle_artifact(self._step, self._sight, self._guard, before, after)
+                    settle_artifact(self._step, self._visible, self._guard, before, after)
                 case Link() if before is None:
                     settle_link(self._step, after)
-        for number, draft in self._published.items():
-            check_became(self._step, draft.id, number)
-        for number in self._spoken:
-            authors = settle_summary(self._step, number)
+        for record_id, draft in self._published.items():
+            check_became(self._step, draft.id, record_id)
+        for thread_id in self._commented_threads:
+            authors = settle_summary(self._step, thread_id)
             for before, after in list(self._step.written.values()):
                 if (
                     before is None
                     and not self._upload
-                    and getattr(after.body, "thread", "") == number
+                    and getattr(after.body, "thread", "") == thread_id
                 ):
-                    self._tell_of(after, authors)
+                    self._notify_thread_authors(after, authors)
 
-    def _tell_of(self, said: Record[Any], authors: Sequence[str]) -> None:
-        """Tell of a comment those who spoke in its thread and whom its home didn't know of."""
-        thread = self._step.get(said.body.thread)
-        if isinstance(said.body, Comment) and thread is not None:
-            told = self._told.get(said.id, set()) | self._told.get(thread.id, set())
-            notice_spoken(self._step, said, thread, authors, besides=told)
+    def _notify_thread_authors(self, comment: Record[Any], authors: Sequence[str]) -> None:
+        """Notify commenters of a thread that the client didn't notify itself."""
+        thread = self._step.get(comment.body.thread)
+        if isinstance(comment.body, Comment) and thread is not None:
+            notified = self._recipients.get(comment.id, set()) | self._recipients.get(
+                thread.id, set()
+            )
+            notice_spoken(self._step, comment, thread, authors, besides=notified)
 
 
-def _as_private(body: B, *above: Record[Any] | None) -> B:
-    """A body that is sensitive where anything is that it belongs to."""
-    private = any(one is not None and one.body.sensitivity == SENSITIVE for one in above)
+def _inherit_sensitivity(body: B, *parents: Record[Any] | None) -> B:
+    """Mark a body as sensitive where any of its parents is."""
+    private = any(parent is not None and parent.body.sensitivity == SENSITIVE for parent in parents)
     return replace(body, sensitivity=SENSITIVE) if private else body
 
 
 def _supersedes(before: Artifact, after: Artifact) -> bool:
-    """Whether an artifact is superseded, or supersedes another one, by this change."""
+    """True where this change supersedes the artifact, or makes it supersede another."""
     gone = (
         after.state == "superseded" != before.state
         and bool(after.superseded_by)
@@ -501,9 +535,9 @@ def _supersedes(before: Artifact, after: Artifact) -> bool:
     return gone or (takes and after.superseded_by == before.superseded_by)
 
 
-def _moment_of(number: str) -> int:
-    """The time in an id, in milliseconds."""
-    moment = 0
-    for character in number[-26:-16]:
-        moment = moment << 5 | _ALPHABET.index(character)
-    return moment
+def _timestamp_of(record_id: str) -> int:
+    """Decode the timestamp in an id, in milliseconds."""
+    timestamp = 0
+    for character in record_id[-26:-16]:
+        timestamp = timestamp << 5 | _ALPHABET.index(character)
+    return timestamp

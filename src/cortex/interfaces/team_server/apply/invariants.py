@@ -1,9 +1,8 @@
-"""What has to hold of the changes of one action together, looked at when all of them are written,
-and what follows from them.
+"""Invariants over all changes of one action, checked after all of them are written.
 
-A draft that is published became something in the same action; an artifact that is superseded is so
-by one that says that itself; a summary is of all that was said. Inside a step; whatever is raised
-here undoes it.
+A published draft became a record in the same action; an artifact is superseded by one that says so
+itself; a thread summary covers all comments. Runs inside the write transaction: an error raised
+here rolls it back.
 """
 
 from __future__ import annotations
@@ -21,32 +20,34 @@ from cortex.families.team.writes.publish import body_of
 from cortex.families.team.writes.supersession import check_supersedes, write_superseded
 from cortex.interfaces.team_server.apply.visible_records import VisibleRecords
 
-# Drafts, by type
+# Kind of record that a draft is published as, by draft type.
 BECOMES = {"comment": "comment", "thread": "thread", "artifact": "artifact", "task_update": "task"}
 
 
-# What whoever approves a draft decides, or follows from that
-_PLACE = ("subcortex", "thread", "task", "sensitivity")
+# Fields that the approver of a draft decides, or that follow from that decision.
+_APPROVER_FIELDS = ("subcortex", "thread", "task", "sensitivity")
 
 
 def check_published(step: RecordTransaction, draft: Record[Draft], body: Any) -> None:
-    """What is published in somebody's name is what they drafted, to the letter.
+    """Check that a record published in the name of an author is exactly their draft.
 
     Raises: InputError RECORD_INVALID.
     """
-    told = draft.body
-    same = told.type != "task_update" and BECOMES.get(told.type) == type(body).__name__.lower()
+    drafted = draft.body
+    same = (
+        drafted.type != "task_update" and BECOMES.get(drafted.type) == type(body).__name__.lower()
+    )
     if same:
-        # What was there where it was approved
-        cited = {one.ref for one in getattr(body, "evidence", ())}
-        whole: Any = checked(
-            body_of(told, None, lambda ref: step.get(ref) if ref in cited else None)
+        # The evidence that was present where the draft was approved.
+        cited = {evidence.ref for evidence in getattr(body, "evidence", ())}
+        expected: Any = checked(
+            body_of(drafted, None, lambda ref: step.get(ref) if ref in cited else None)
         )
-        if isinstance(whole, Artifact):
-            whole = replace(whole, owner=draft.author)
-        place = {name: getattr(body, name) for name in _PLACE if hasattr(body, name)}
-        hidden = told.sensitivity == SENSITIVE != body.sensitivity
-        same = replace(whole, **place) == body and not hidden
+        if isinstance(expected, Artifact):
+            expected = replace(expected, owner=draft.author)
+        decided = {name: getattr(body, name) for name in _APPROVER_FIELDS if hasattr(body, name)}
+        hidden = drafted.sensitivity == SENSITIVE != body.sensitivity
+        same = replace(expected, **decided) == body and not hidden
     if not same:
         raise refusal("published", f"it isn't what {draft.author} drafted in {draft.id}")
 
@@ -54,7 +55,7 @@ def check_published(step: RecordTransaction, draft: Record[Draft], body: Any) ->
 def check_decided(
     step: RecordTransaction, before: Record[Draft] | None, after: Record[Draft]
 ) -> None:
-    """A draft is published as something that was written with that.
+    """Check that a published draft became a record in the same action.
 
     Raises: InputError RECORD_INVALID.
     """
@@ -75,25 +76,25 @@ def check_decided(
         raise refusal("published", f"{after.id} is published as nothing that was written with that")
 
 
-def check_became(step: RecordTransaction, draft: str, number: str) -> None:
-    """What speaks in the name of who drafted it is what their draft became.
+def check_became(step: RecordTransaction, draft: str, record_id: str) -> None:
+    """Check that a draft was published as the record that names its author.
 
     Raises: InputError RECORD_INVALID.
     """
     now = step.get(draft)
-    if now is None or (now.body.state, now.body.published) != (PUBLISHED, number):
-        raise refusal("published", f"{draft} didn't become {number}")
+    if now is None or (now.body.state, now.body.published) != (PUBLISHED, record_id):
+        raise refusal("published", f"{draft} didn't become {record_id}")
 
 
 def check_uploaded(step: RecordTransaction, record: Record[Any]) -> None:
-    """What was there before says what could have become so; what it names may still come.
+    """Check that an uploaded record is in a reachable state; its references may come later.
 
     Raises: InputError RECORD_INVALID.
     """
     match record.body:
         case Draft() as body:
             became = step.get(body.published) if body.published else None
-            if bool(body.published) != (body.state == PUBLISHED) or not _may_be(
+            if bool(body.published) != (body.state == PUBLISHED) or not _is_optional_id(
                 body.published, BECOMES.get(body.type)
             ):
                 raise refusal(
@@ -108,10 +109,10 @@ def check_uploaded(step: RecordTransaction, record: Record[Any]) -> None:
                 and old is not None
                 and old.body.superseded_by
             )
-            told = bool(body.superseded_by) == (body.state == "superseded") and _may_be(
-                body.superseded_by, "artifact"
-            )
-            if not told or (new is not None and new.body.supersedes != record.id):
+            consistent = bool(body.superseded_by) == (
+                body.state == "superseded"
+            ) and _is_optional_id(body.superseded_by, "artifact")
+            if not consistent or (new is not None and new.body.supersedes != record.id):
                 raise refusal(
                     "superseded_by", f"{record.id} isn't superseded by {body.superseded_by[:80]!r}"
                 )
@@ -120,16 +121,16 @@ def check_uploaded(step: RecordTransaction, record: Record[Any]) -> None:
                     "supersedes", f"{old.id} is superseded already, by {old.body.superseded_by}"
                 )
         case Thread() as body if body.summary_by:
-            said = step.get(body.summary_sources[0])
-            if not _may_be(body.summary_sources[0], "comment") or (
-                said and said.body.thread != record.id
+            comment = step.get(body.summary_sources[0])
+            if not _is_optional_id(body.summary_sources[0], "comment") or (
+                comment and comment.body.thread != record.id
             ):
                 raise refusal("summary_sources", "a summary comes with a comment of its thread")
 
 
-def _may_be(number: str, kind: str | None) -> bool:
-    """Whether a record of a kind may be called that; "" is none."""
-    return not number or is_id(number, kind or "")
+def _is_optional_id(record_id: str, kind: str | None) -> bool:
+    """True where an id is empty or valid for a record of this kind."""
+    return not record_id or is_id(record_id, kind or "")
 
 
 def settle_artifact(
@@ -139,12 +140,12 @@ def settle_artifact(
     before: Record[Artifact] | None,
     after: Record[Artifact],
 ) -> None:
-    """Who supersedes and who is superseded say so of each other.
+    """Keep the superseding and the superseded artifact consistent with each other.
 
     Raises: InputError RECORD_INVALID, RIGHTS_MISSING, TARGET_NOT_FOUND.
     """
     was, now = (before.body if before else None), step.get(after.id)
-    assert now is not None  # it was written
+    assert now is not None
     body: Artifact = now.body
     if body.superseded_by and (was is None or was.superseded_by != body.superseded_by):
         _check_superseded(step, sight, now)
@@ -186,7 +187,7 @@ def _check_superseded(
 
 
 def settle_link(step: RecordTransaction, link: Record[Link]) -> None:
-    """A link that says that one artifact supersedes another is true.
+    """Check that a "supersedes" link agrees with the artifacts that it connects.
 
     Raises: InputError RECORD_INVALID.
     """
@@ -204,9 +205,9 @@ def settle_link(step: RecordTransaction, link: Record[Link]) -> None:
         )
 
 
-def settle_summary(step: RecordTransaction, number: str) -> list[str]:
-    """Have the summary of a thread be of all that was said there; gives who has spoken."""
-    thread = step.get(number)
+def settle_summary(step: RecordTransaction, thread_id: str) -> list[str]:
+    """Renew the summary of a thread and return the authors of its comments."""
+    thread = step.get(thread_id)
     return (
         renew_summary(step, thread)
         if thread is not None and isinstance(thread.body, Thread)

@@ -1,10 +1,9 @@
-"""Which notifications of a home its Core passes on: those that follow from what was done, to whom
-it concerns, in the words for it.
+"""Filter for the notifications of a client: the server delivers those a change justifies.
 
-Whoever may write something may have others hear of it, and that is all: no text of their own
-reaches anybody's inbox like this, but for what they may say in the record itself. What doesn't fit
-is left out rather than refused: a home may have known less than its Core, and what was done counts
-all the same. Pure.
+A principal who may write a record may notify others of it, but only with the fixed texts for that
+change: no free text reaches another inbox this way. A notification that doesn't fit is dropped
+rather than rejected, since a client may have known less than its server and the change itself still
+counts. Pure.
 """
 
 from __future__ import annotations
@@ -21,32 +20,42 @@ from cortex.families.team.notifications import title_of
 from cortex.families.team.validation import LIMITS
 
 
-def is_due(told: Notification, about: Record[Any], viewer: Viewer, names: Collection[str]) -> bool:
-    """Whether somebody should hear of a record like this; `names` are those in which the action
-    speaks.
+def is_due(
+    notification: Notification, about: Record[Any], viewer: Viewer, names: Collection[str]
+) -> bool:
+    """True where a recipient should be notified of this record.
+
+    `names` are the principals in the name of which the action speaks.
     """
     if not fits(
-        told.type, told.reason, {*names, about.author} if told.type == "mention" else names
+        notification.type,
+        notification.reason,
+        {*names, about.author} if notification.type == "mention" else names,
     ):
         return False
-    match told.type, about.body:
+    match notification.type, about.body:
         case "mention", _:
             return True
         case "thread_update", Thread():
             return True
         case "task_assigned", Task() as task:
-            return told.recipient in task.assignees
+            return notification.recipient in task.assignees
         case "task_update", Task() as task:
-            return told.recipient in (*task.assignees, *task.watchers, about.author)
+            return notification.recipient in (*task.assignees, *task.watchers, about.author)
         case "artifact_accepted", Artifact() as artifact:
-            return artifact.state == "accepted" and told.recipient in (about.author, artifact.owner)
+            return artifact.state == "accepted" and notification.recipient in (
+                about.author,
+                artifact.owner,
+            )
         case (("draft_approved" | "draft_rejected"), Draft()):
-            return told.recipient == about.author
+            return notification.recipient == about.author
         case "review_needed", (Draft() | Link()):
-            return viewer.is_own(told.recipient)
+            return viewer.is_own(notification.recipient)
     return False
 
 
-def titled(told: Notification, about: Record[Any]) -> Notification:
-    """A notification for somebody else, called as what it is about is."""
-    return replace(told, title=one_line(title_of(about), LIMITS[Notification]["title"]) or about.id)
+def titled(notification: Notification, about: Record[Any]) -> Notification:
+    """Return a notification for another principal, titled like its subject."""
+    return replace(
+        notification, title=one_line(title_of(about), LIMITS[Notification]["title"]) or about.id
+    )

@@ -1,9 +1,9 @@
-"""Two changes of one record become one: field by field, by what each of them changed.
+"""Three-way merge of two changes of one record, field by field.
 
-A field that only one side changed is that side's. What both changed alike is no matter; what both
-changed differently is a conflict, which names the fields and decides nothing. Several values are a
-set with an order: what one side added or took away, the other keeps. What is derived (a thread's
-summary) is made anew by who has all of it. Pure.
+A field that only one side changed takes that side's value. Equal changes agree; different changes
+are a conflict, which names the fields and decides nothing. Tuples merge like ordered sets:
+additions and removals of one side survive the other. Derived fields (a thread's summary) are
+renewed by the caller, who has all comments. Pure.
 """
 
 from __future__ import annotations
@@ -29,23 +29,27 @@ from cortex.families.team.writes.discussion import SINCE
 
 B = TypeVar("B", bound=Any)
 
-_REVIEW = ("reviewed_by", "reviewed_at")  # what somebody wrote with it is theirs
-SHOWN = 200  # characters of a value in a conflict
-_FURTHER = {"new": 0, "seen": 1, "done": 2}  # states of a notification
+_REVIEW = ("reviewed_by", "reviewed_at")
+# Characters of a value in a conflict.
+SHOWN = 200
+# Notification states in the order in which they advance.
+_STATE_ORDER = {"new": 0, "seen": 1, "done": 2}
 
 
 @dataclass(frozen=True, slots=True)
 class MergeConflict:
-    """A field that both sides changed, each in its own way."""
+    """A field that both sides changed differently."""
 
     field: str
-    theirs: object  # what it is now
-    ours: object  # what it was to be
+    # The current value.
+    theirs: object
+    # The value that the change asked for.
+    ours: object
 
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """Why two changes can't be one."""
+    """The fields in which two changes contradict each other."""
 
     clashes: tuple[MergeConflict, ...]
 
@@ -55,22 +59,22 @@ class Conflict:
 
 
 def merged(before: B, after: B, current: B) -> B | Conflict:
-    """What a record says when it is changed from `before` to `after` while it says `current`.
+    """Merge the change from `before` to `after` into the `current` body.
 
-    A thread keeps the summary that it has, unless a new one was supplied: the caller renews it.
+    A thread keeps its summary unless a new one was supplied; the caller renews it.
     """
     if not type(before) is type(after) is type(current):
         raise TypeError("three bodies of one kind")
     changes: dict[str, object] = {}
     clashes: list[MergeConflict] = []
-    special = _special(before, after, current)
+    special = _merge_special_fields(before, after, current)
     for field in fields(current):
         name = field.name
         if name in special:
             changes[name] = special[name]
             continue
         old, ours, theirs = (getattr(body, name) for body in (before, after, current))
-        value = _merged(old, ours, theirs)
+        value = _merge_value(old, ours, theirs)
         if isinstance(value, _Both):
             clashes.append(MergeConflict(name, theirs, ours))
         else:
@@ -79,8 +83,9 @@ def merged(before: B, after: B, current: B) -> B | Conflict:
 
 
 def differing(after: Any, current: Any) -> Any:
-    """What is there already, unless what was told as new says something else: then nobody knows
-    what was changed.
+    """Return the current body where a record that is sent as new already exists.
+
+    A difference is a conflict: without a base version, the changed fields are unknown.
     """
     if isinstance(after, Notification):
         return current
@@ -91,62 +96,63 @@ def differing(after: Any, current: Any) -> Any:
     return Conflict(tuple(clashes)) if clashes else current
 
 
-def conflict_error(number: str, conflict: Conflict) -> InputError:
-    """The error for changes of a record that can't be one, with both values of each field."""
-    told = [
+def conflict_error(record_id: str, conflict: Conflict) -> InputError:
+    """Build the error for a conflict, with both values of each field."""
+    conflicts = [
         {
-            "id": number,
+            "id": record_id,
             "field": clash.field,
-            "theirs": _shown(clash.theirs),
-            "yours": _shown(clash.ours),
+            "theirs": _excerpt(clash.theirs),
+            "yours": _excerpt(clash.ours),
         }
         for clash in conflict.clashes
     ]
     say = "says" if len(conflict.fields) == 1 else "say"
     return InputError(
         "RECORD_CHANGED",
-        f"{number} was changed meanwhile: {', '.join(conflict.fields)} {say} something else now",
-        context={"id": number, "fields": list(conflict.fields), "conflicts": told},
+        f"{record_id} was changed meanwhile: {', '.join(conflict.fields)} {say} something else now",
+        context={"id": record_id, "fields": list(conflict.fields), "conflicts": conflicts},
     )
 
 
-def _shown(value: object) -> str:
+def _excerpt(value: object) -> str:
     text = value if isinstance(value, str) else repr(value)
     return text if len(text) <= SHOWN else text[: SHOWN - 1] + "…"
 
 
 def supplies(before: Thread | None, after: Thread) -> bool:
-    """Whether a change of a thread comes with a summary that somebody wrote, not only with
-    sentences of what was said since.
+    """True where a change of a thread brings a written summary.
+
+    Sentences that were appended for later comments don't count.
     """
     return bool(after.summary_by and after.summary_sources) and (
-        before is None or _supplied(before) != _supplied(after)
+        before is None or _supplied_summary(before) != _supplied_summary(after)
     )
 
 
 def supplied_only(body: Thread) -> Thread:
-    """A thread with that part of its summary that somebody wrote."""
-    base, by, sources = _supplied(body)
+    """Return a thread with only the written part of its summary."""
+    base, by, sources = _supplied_summary(body)
     return replace(body, summary=base, summary_sources=sources, summary_by=by)
 
 
 def unsummarized(body: Thread) -> Thread:
-    """A thread in which nobody has said anything yet."""
+    """Return a thread without a summary."""
     return replace(body, summary="", summary_sources=(), summary_by="")
 
 
-def _supplied(body: Thread) -> tuple[str, str, tuple[str, ...]]:
-    """The part of a summary that somebody wrote, who, and the comment that it came with."""
+def _supplied_summary(body: Thread) -> tuple[str, str, tuple[str, ...]]:
+    """Return the written part of a summary, its author and the comment that it came with."""
     if not (body.summary_by and body.summary_sources):
         return "", "", ()
     return body.summary.partition(SINCE)[0], body.summary_by, body.summary_sources[:1]
 
 
-def _special(before: Body, after: Body, current: Body) -> dict[str, object]:
-    """The fields that follow rules of their own, with what they are then."""
+def _merge_special_fields(before: Body, after: Body, current: Body) -> dict[str, object]:
+    """Merge the fields that have rules of their own; return their values by name."""
     match before, after, current:
         case Thread(), Thread(), Thread():
-            base, by, sources = _supplied(after)
+            base, by, sources = _supplied_summary(after)
             if supplies(before, after):
                 return dict(zip(SUMMARY, (base, sources, by), strict=True))
             return {name: getattr(current, name) for name in SUMMARY}
@@ -155,12 +161,15 @@ def _special(before: Body, after: Body, current: Body) -> dict[str, object]:
             current.state,
         ):
             return {
-                "state": max(after.state, current.state, key=lambda state: _FURTHER.get(state, 0))
+                "state": max(
+                    after.state, current.state, key=lambda state: _STATE_ORDER.get(state, 0)
+                )
             }
         case Draft(), Draft(), Draft() if (
             current.reviewed_by and before.state != after.state == current.state == "rejected"
         ):
-            return {name: getattr(current, name) for name in _REVIEW}  # whoever rejected it first
+            # The first rejection counts.
+            return {name: getattr(current, name) for name in _REVIEW}
         case Artifact(), Artifact(), Artifact() if before.last_reviewed not in (
             after.last_reviewed,
             current.last_reviewed,
@@ -170,38 +179,41 @@ def _special(before: Body, after: Body, current: Body) -> dict[str, object]:
 
 
 class _Both:
-    """Both sides changed a value, each in its own way."""
+    """Type of the marker for a value that both sides changed differently."""
 
 
 _BOTH = _Both()
 
 
-def _merged(old: Any, ours: Any, theirs: Any) -> Any:
-    """One value of the two that it became."""
+def _merge_value(old: Any, ours: Any, theirs: Any) -> Any:
+    """Merge one value; `_BOTH` where the sides contradict each other."""
     if ours in (old, theirs):
         return theirs
     if theirs == old:
         return ours
-    return _several(old, ours, theirs) if isinstance(theirs, tuple) else _BOTH
+    return _merge_tuples(old, ours, theirs) if isinstance(theirs, tuple) else _BOTH
 
 
-def _several(old: tuple[Any, ...], ours: tuple[Any, ...], theirs: tuple[Any, ...]) -> Any:
-    """What both have of several values: in their order, then ours that are new."""
-    key = _key_of(old, ours, theirs)
-    was, is_ours, is_theirs = ({key(one): one for one in values} for values in (old, ours, theirs))
-    kept: list[Any] = []
-    for name in dict.fromkeys((*is_theirs, *is_ours)):
-        value = _one(was.get(name), is_ours.get(name), is_theirs.get(name))
+def _merge_tuples(old: tuple[Any, ...], ours: tuple[Any, ...], theirs: tuple[Any, ...]) -> Any:
+    """Merge tuples by item identity: their items in order, then our new ones."""
+    key = _identity_function(old, ours, theirs)
+    old_items, our_items, their_items = (
+        {key(item): item for item in values} for values in (old, ours, theirs)
+    )
+    items: list[Any] = []
+    for name in dict.fromkeys((*their_items, *our_items)):
+        value = _merge_item(old_items.get(name), our_items.get(name), their_items.get(name))
         if value is _BOTH:
             return _BOTH
         if value is not None:
-            kept.append(value)
-    return tuple(kept)
+            items.append(value)
+    return tuple(items)
 
 
-def _one(old: Any, ours: Any, theirs: Any) -> Any:
-    """One of several values; None where it isn't there. What one side took away and the other one
-    changed is kept.
+def _merge_item(old: Any, ours: Any, theirs: Any) -> Any:
+    """Merge one item of a tuple; None where it is absent.
+
+    An item that one side removed and the other changed is kept.
     """
     if ours in (old, theirs):
         return theirs
@@ -212,15 +224,16 @@ def _one(old: Any, ours: Any, theirs: Any) -> Any:
     return _BOTH
 
 
-def _key_of(*sides: tuple[Any, ...]) -> Callable[[Any], Hashable]:
-    """What two of several values have in common that are one: by a part of them, unless a side has
-    that twice.
+def _identity_function(*sides: tuple[Any, ...]) -> Callable[[Any], Hashable]:
+    """Return the function that identifies an item across the three sides.
+
+    A part of the item identifies it, unless one side has that part twice.
     """
-    unique = all(len({_name(value) for value in values}) == len(values) for values in sides)
-    return _name if unique else lambda one: one
+    unique = all(len({_identity(value) for value in values}) == len(values) for values in sides)
+    return _identity if unique else lambda value: value
 
 
-def _name(value: Any) -> Hashable:
+def _identity(value: Any) -> Hashable:
     match value:
         case Term():
             return value.term
@@ -230,6 +243,7 @@ def _name(value: Any) -> Hashable:
             return value.kind, value.ref
         case Attachment():
             return value.name, value.ref
-        case (str() as field, str()):  # of a patch
+        # A field of a patch.
+        case (str() as field, str()):
             return field
     return value

@@ -1,8 +1,8 @@
-"""What one viewer sees, inside a step or outside, and where what they send belongs: ids become
-places, as far as they may know of them.
+"""Records as one viewer sees them, and the placement of the records that they send.
 
-What isn't seen isn't there, and nothing near it is told. A record that is uploaded may point to one
-that comes later: what was there before has been written in its own order, by others, too.
+Invisible records are treated as missing, and errors reveal nothing about them. An uploaded record
+may refer to one that is uploaded later: existing records arrive in the order in which they were
+written, by several authors.
 """
 
 from __future__ import annotations
@@ -38,109 +38,118 @@ _REASON = LIMITS[Draft]["reason"]
 
 
 class VisibleRecords:
-    """Records as one viewer sees them, in a step or outside."""
+    """Record lookup for one viewer, inside a transaction or outside."""
 
-    def __init__(self, place: RecordLookup | RecordTransaction, viewer: Viewer) -> None:
-        self._place = place
+    def __init__(self, lookup: RecordLookup | RecordTransaction, viewer: Viewer) -> None:
+        self._lookup = lookup
         self._viewer = viewer
 
-    def get(self, number: str) -> Record[Any] | None:
-        """The record of this id, where they see it."""
-        found = self.raw(number)
-        return found if found is not None and self.shows(found) else None
+    def get(self, record_id: str) -> Record[Any] | None:
+        """Return the record with this id, if it is visible."""
+        record = self.raw(record_id)
+        return record if record is not None and self.shows(record) else None
 
     def select(self, wanted: RecordFilter, limit: int = 100) -> list[Record[Any]]:
-        """Those that they see of what points somewhere; nothing for who only wants to know what
-        there is.
+        """Return the visible records that refer to given targets.
+
+        Empty for a filter without references, so that it can't be used to enumerate records.
         """
         if not wanted.refs or not all(is_asked(target) for _, target in wanted.refs):
             return []
-        return [one for one in self._place.select(wanted, limit) if self.shows(one)]
+        return [record for record in self._lookup.select(wanted, limit) if self.shows(record)]
 
     def starting(self, prefix: str, limit: int = 10) -> list[Record[Any]]:
-        """Those that they see whose id begins like this."""
-        return [one for one in self._place.starting(prefix, limit) if self.shows(one)]
+        """Return the visible records with this id prefix."""
+        return [record for record in self._lookup.starting(prefix, limit) if self.shows(record)]
 
     def raw(self, ref: str) -> Record[Any] | None:
-        """The record of this id or the subcortex of this slug, whoever may see it."""
+        """Return the record with this id or subcortex slug, visible or not."""
         if not is_asked(ref):
             return None
         if "_" not in ref:
-            return by_slug(self._place, ref)
+            return by_slug(self._lookup, ref)
         return (
-            self._place.one(ref) if isinstance(self._place, RecordLookup) else self._place.get(ref)
+            self._lookup.one(ref)
+            if isinstance(self._lookup, RecordLookup)
+            else self._lookup.get(ref)
         )
 
     def shows(self, record: Record[Any]) -> bool:
-        """Whether they see a record."""
+        """True where the viewer may see a record."""
         return sees(self._viewer, record, self.raw)
 
 
 def is_asked(ref: str) -> bool:
-    """Whether something may be called like this: what isn't can't be asked of every database."""
+    """True for a reference that every database can be queried for: printable ASCII."""
     return ref.isascii() and ref.isprintable()
 
 
-def aimed(draft: Draft, sight: RecordLookup | RecordReader) -> Draft:
-    """A draft with the id of what it is for; what its author doesn't see is only told, and whoever
-    approves it says where it belongs.
+def aimed(draft: Draft, visible: RecordLookup | RecordReader) -> Draft:
+    """Resolve the target of a draft to an id.
 
-    So nobody learns by a draft what there is, and the draft isn't lost.
+    A target that the author can't see is moved to the draft's reason, and the approver chooses
+    where the draft belongs. So a draft reveals nothing about other records, and isn't lost.
     """
     if not draft.target:
         return draft
     try:
-        return replace(draft, target=resolve_ref(sight, draft.target, draft.target_kind).id)
+        return replace(draft, target=resolve_ref(visible, draft.target, draft.target_kind).id)
     except InputError:
-        told = f"It was meant for {draft.target}, which isn't there."
-        reason = f"{draft.reason[: _REASON - len(told) - 2]}\n\n{told}".strip()
+        note = f"It was meant for {draft.target}, which isn't there."
+        reason = f"{draft.reason[: _REASON - len(note) - 2]}\n\n{note}".strip()
         return replace(
             draft,
             target="",
             target_kind="",
-            reason=draft.reason if told in draft.reason else reason,
+            reason=draft.reason if note in draft.reason else reason,
         )
 
 
-def placed(body: Any, sight: VisibleRecords) -> Any:
-    """The body of an uploaded record in its place: its subcortex is there, and all that it points
-    to, or may still come.
+def placed(body: Any, visible: VisibleRecords) -> Any:
+    """Resolve the subcortex and the references of an uploaded record.
+
+    A reference may be missing if its record can still be uploaded.
 
     Raises: InputError SCOPE_NOT_FOUND, TARGET_NOT_FOUND.
     """
-    above: list[Record[Any]] = []  # what it belongs to
+    parents: list[Record[Any]] = []
     changes: dict[str, Any] = {}
     if scope := getattr(body, "subcortex", ""):
-        above.append(scope_of(sight, scope))
-        changes["subcortex"] = above[0].id
+        parents.append(scope_of(visible, scope))
+        changes["subcortex"] = parents[0].id
     owner = (
         (body.thread or body.task) if isinstance(body, Observation) and not body.subcortex else ""
     )
     for field, kind in POINTS:
         if ref := getattr(body, field, ""):
-            found = _there(sight, ref, kind, field)
-            if found is None and ref == owner:
-                # Who may see it depends on that; its home sends it again when that has come.
+            target = _resolve_reference(visible, ref, kind, field)
+            if target is None and ref == owner:
+                # Access to it depends on that record; the client sends it again afterwards.
                 raise not_found(ref, field)
-            above += [found] if found is not None and field != "supersedes" else []
+            parents += [target] if target is not None and field != "supersedes" else []
     if isinstance(body, Subcortex):
         for field, kind in PINS:
             for ref in getattr(body, field):
-                _there(sight, ref, kind, field)
+                _resolve_reference(visible, ref, kind, field)
     if isinstance(body, Artifact):
-        for one in body.evidence:
-            if one.kind != "url":
-                _there(sight, one.ref, one.kind, "evidence")
-    if any(one.body.sensitivity == SENSITIVE for one in above):
+        for evidence in body.evidence:
+            if evidence.kind != "url":
+                _resolve_reference(visible, evidence.ref, evidence.kind, "evidence")
+    if any(parent.body.sensitivity == SENSITIVE for parent in parents):
         changes["sensitivity"] = SENSITIVE
     return replace(body, **changes) if changes else body
 
 
-def _there(sight: VisibleRecords, ref: str, kind: str, field: str) -> Record[Any] | None:
-    """The record that a field points to, None where it may still come."""
-    found = sight.get(ref)
-    if found is not None and found.kind == kind:
-        return found
-    if found is None and sight.raw(ref) is None and is_id(ref, kind):
+def _resolve_reference(
+    visible: VisibleRecords, ref: str, kind: str, field: str
+) -> Record[Any] | None:
+    """Return the record that a field refers to; None where it may still be uploaded.
+
+    Raises: InputError TARGET_NOT_FOUND.
+    """
+    record = visible.get(ref)
+    if record is not None and record.kind == kind:
+        return record
+    if record is None and visible.raw(ref) is None and is_id(ref, kind):
         return None
     raise not_found(ref, field)

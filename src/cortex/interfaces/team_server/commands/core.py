@@ -1,6 +1,4 @@
-"""`cortex core …`: a team's server, for whoever runs it: made, served, brought up to date, saved
-and restored.
-"""
+"""`cortex core …`: create, serve, migrate, back up and restore a team server."""
 
 from __future__ import annotations
 
@@ -63,7 +61,10 @@ def init(
         if known:
             raise InputError(
                 "ARGUMENT_INVALID",
-                f"there is a Core at {shown(url)} already; it knows {', '.join(one.name for one in known[:5])}",
+                (
+                    f"there is a Core at {shown(url)} already; it knows "
+                    f"{', '.join(principal.name for principal in known[:5])}"
+                ),
                 suggestions=(
                     "`cortex core token create NAME` makes a token of somebody whom it knows.",
                 ),
@@ -90,7 +91,10 @@ def serve(
         typer.Option(
             "--host",
             metavar="HOST",
-            help="Where to listen; default: core.host, this machine alone. Any other wants TLS or --behind-proxy.",
+            help=(
+                "Where to listen; default: core.host, this machine alone. Any other wants TLS "
+                "or --behind-proxy."
+            ),
         ),
     ] = None,
     port: Annotated[
@@ -128,7 +132,8 @@ def serve(
                 "warning: nobody is known here yet; `cortex core init` makes the first principal",
                 error=True,
             )
-        from cortex.interfaces.team_server.runner import serve_core  # with all that a server needs
+        # Imported here, since it loads all of the server.
+        from cortex.interfaces.team_server.runner import serve_core
 
         return serve_core(
             opened,
@@ -180,7 +185,8 @@ def backup(
         print_json({"file": str(file.absolute()), "bytes": size})
     else:
         say(
-            f"✓ Wrote {file}: {size:,} bytes. It holds all that the team wrote: keep it as private as that."
+            f"✓ Wrote {file}: {size:,} bytes. It holds all that the team wrote: keep it as "
+            "private as that."
         )
     return 0
 
@@ -213,7 +219,8 @@ def restore(
     with ledger(db, new=True) as opened:
         try:
             load(opened, file, wording=wording(core_settings()), counts=counts)
-        except InputError as error:  # it isn't empty
+        # The database isn't empty.
+        except InputError as error:
             error.suggestions = (
                 "Name an empty database with --db, or set CORTEX_HOME to another folder.",
             )
@@ -224,7 +231,8 @@ def restore(
     else:
         say(f"✓ Restored {file} into {shown(url)}: {_counted(body)}")
         say(
-            "  Tokens and grants are those of the backup: revoke again what was revoked since (cortex core token list)."
+            "  Tokens and grants are those of the backup: revoke again what was revoked "
+            "since (cortex core token list)."
         )
     return 0
 
@@ -242,7 +250,8 @@ def renew(db: DbOption = "", as_json: JsonFlag = False) -> int:
         print_json(body)
     else:
         say(
-            f"✓ {shown(url)} begins another history at change {body['change']:,}: all replicas compare everything"
+            f"✓ {shown(url)} begins another history at change {body['change']:,}: all "
+            "replicas compare everything"
         )
     return 0
 
@@ -260,8 +269,9 @@ def _counts(opened: Ledger) -> dict[str, object]:
 
 
 def _own_name() -> str:
-    """A principal's name for whoever runs this."""
-    with suppress(OSError, KeyError, ImportError):  # a container's user may have no name
+    """Derive a principal name from the login name."""
+    # The user of a container may have no name.
+    with suppress(OSError, KeyError, ImportError):
         name = re.sub(r"[^a-z0-9._-]", "", getpass.getuser().lower())
         if people.NAME.fullmatch(name) and name not in people.TAKEN:
             return name

@@ -1,4 +1,4 @@
-"""`cortex core principal …`: who may use the Core, what each may do, and where."""
+"""`cortex core principal …`: principals, their permissions and their scopes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from cortex.interfaces.team_server.commands.options import DbOption, NameArgumen
 from cortex.toolkit.terminal.options import JsonFlag
 from cortex.toolkit.terminal.output import moment, print_json, say
 
-TIERS = "0 reads; 1 observes and drafts; 2 writes threads, comments, tasks; 3 approves and accepts; 4 everything."
+TIERS = (
+    "0 reads; 1 observes and drafts; 2 writes threads, comments, tasks; 3 approves and accepts; "
+    "4 everything."
+)
 SLUG = "A subcortex by its slug or id; *: all that aren't private."
 
 ScopeArgument = Annotated[str, typer.Argument(metavar="SLUG", help=SLUG)]
@@ -58,17 +61,20 @@ def add(
                 f"there is a principal {name!r} already",
                 context={"field": "name"},
                 instead=(
-                    f"`cortex core principal change {name}` changes what they may do, `cortex core token create {name}` lets them in.",
+                    (
+                        f"`cortex core principal change {name}` changes what they may do, "
+                        f"`cortex core token create {name}` lets them in."
+                    ),
                 ),
             )
         grants = _grants(opened, read or (), write or ())
-        made = principals.add(opened, name, tier, sensitive, grants)
+        principal = principals.add(opened, name, tier, sensitive, grants)
         slugs = _slugs(opened)
     if as_json:
-        print_json(_as_json(made, slugs))
+        print_json(_as_json(principal, slugs))
     else:
-        say(f"✓ Added {_line(made, slugs)}")
-        say(f"  Let them in: cortex core token create {made.name}")
+        say(f"✓ Added {_line(principal, slugs)}")
+        say(f"  Let them in: cortex core token create {principal.name}")
     return 0
 
 
@@ -76,13 +82,13 @@ def add(
 def list_principals(db: DbOption = "", as_json: JsonFlag = False) -> int:
     """Show everybody whom the Core knows."""
     with ledger(db) as opened:
-        found, slugs = opened.principals.all(), _slugs(opened)
+        known, slugs = opened.principals.all(), _slugs(opened)
     if as_json:
-        print_json({"principals": [_as_json(one, slugs) for one in found]})
+        print_json({"principals": [_as_json(principal, slugs) for principal in known]})
         return 0
-    for one in found:
-        say(_line(one, slugs))
-    if not found:
+    for principal in known:
+        say(_line(principal, slugs))
+    if not known:
         say("Nobody yet: `cortex core init` makes the first.", error=True)
     return 0
 
@@ -115,7 +121,7 @@ def change(
     state = None if revoke is None else principals.REVOKED if revoke else principals.ACTIVE
     with ledger(db) as opened:
         known = principals.find(opened, name)
-        return _tell(
+        return _print_principal(
             opened,
             principals.change(opened, known, tier=tier, sensitive=sensitive, state=state),
             as_json,
@@ -132,7 +138,7 @@ def grant(
 ) -> int:
     """Let somebody read in a subcortex, or also write; a private one has to be named."""
     with ledger(db) as opened:
-        return _tell(
+        return _print_principal(
             opened,
             principals.grant(opened, principals.find(opened, name), scope, writes=write),
             as_json,
@@ -145,12 +151,12 @@ def ungrant(
 ) -> int:
     """Let somebody see a subcortex no more; it leaves their machine with the next sync."""
     with ledger(db) as opened:
-        return _tell(
+        return _print_principal(
             opened, principals.ungrant(opened, principals.find(opened, name), scope), as_json
         )
 
 
-def _tell(opened: Ledger, principal: Principal, as_json: bool) -> int:
+def _print_principal(opened: Ledger, principal: Principal, as_json: bool) -> int:
     slugs = _slugs(opened)
     if as_json:
         print_json(_as_json(principal, slugs))
@@ -162,43 +168,46 @@ def _tell(opened: Ledger, principal: Principal, as_json: bool) -> int:
 def _grants(opened: Ledger, read: Sequence[str], write: Sequence[str]) -> dict[str, bool]:
     if not read and not write:
         return {EVERYWHERE: True}
-    grants = {principals.scope_named(opened, one): False for one in read}
-    return grants | {principals.scope_named(opened, one): True for one in write}
+    grants = {principals.scope_named(opened, scope): False for scope in read}
+    return grants | {principals.scope_named(opened, scope): True for scope in write}
 
 
 def _slugs(opened: Ledger) -> dict[str, str]:
-    """What people call the subcortexes that are granted."""
+    """Return the slugs of all granted subcortexes by id."""
     scopes = {
-        scope for one in opened.principals.all() for scope in one.grants if scope != EVERYWHERE
+        scope
+        for principal in opened.principals.all()
+        for scope in principal.grants
+        if scope != EVERYWHERE
     }
-    found = opened.recorded.get(sorted(scopes))
-    return {number: record.body.slug for number, record in found.items()}
+    subcortexes = opened.recorded.get(sorted(scopes))
+    return {scope_id: record.body.slug for scope_id, record in subcortexes.items()}
 
 
-def _as_json(one: Principal, slugs: dict[str, str]) -> dict[str, object]:
+def _as_json(principal: Principal, slugs: dict[str, str]) -> dict[str, object]:
     return {
-        "id": one.id,
-        "name": one.name,
-        "tier": one.tier,
-        "sensitive": one.sensitive,
-        "state": one.state,
-        "created_at": moment(one.created),
+        "id": principal.id,
+        "name": principal.name,
+        "tier": principal.tier,
+        "sensitive": principal.sensitive,
+        "state": principal.state,
+        "created_at": moment(principal.created),
         "grants": [
             {"subcortex": scope, "slug": slugs.get(scope, scope), "writes": writes}
-            for scope, writes in one.grants.items()
+            for scope, writes in principal.grants.items()
         ],
     }
 
 
-def _line(one: Principal, slugs: dict[str, str]) -> str:
+def _line(principal: Principal, slugs: dict[str, str]) -> str:
     places = [
         f"{slugs.get(scope, scope)}{'' if writes else ' (reads)'}"
-        for scope, writes in one.grants.items()
+        for scope, writes in principal.grants.items()
     ]
     more = [
-        *(["sensitive too"] if one.sensitive else ()),
-        *([one.state] if one.state != principals.ACTIVE else ()),
+        *(["sensitive too"] if principal.sensitive else ()),
+        *([principal.state] if principal.state != principals.ACTIVE else ()),
     ]
     return ", ".join(
-        [f"{one.name}: tier {one.tier}", f"in {', '.join(places) or 'nothing'}", *more]
+        [f"{principal.name}: tier {principal.tier}", f"in {', '.join(places) or 'nothing'}", *more]
     )

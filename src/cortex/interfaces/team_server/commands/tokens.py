@@ -1,6 +1,6 @@
-"""`cortex core token …`: what lets somebody in.
+"""`cortex core token …`: access tokens of principals.
 
-A token is shown once, when it is made; the Core keeps a hash.
+A token is shown once, when it is created; the Core keeps a hash.
 """
 
 from __future__ import annotations
@@ -50,15 +50,15 @@ def create(
             "ARGUMENT_INVALID", f"a label is one line of at most {MOST_LABEL} characters"
         )
     with ledger(db) as opened:
-        whose = principals.find(opened, name)
+        principal = principals.find(opened, name)
         expires = int(time.time() * 1000) + days * DAY_MS if days else 0
-        made, secret = opened.principals.make_token(whose.id, label, expires)
+        token, secret = opened.principals.make_token(principal.id, label, expires)
     if as_json:
-        print_json({**_as_json(made, whose.name), "token": secret})
+        print_json({**_as_json(token, principal.name), "token": secret})
     else:
         say(secret)
         say(
-            f"A token of {whose.name}, shown this once. On their machine: cortex connect URL",
+            f"A token of {principal.name}, shown this once. On their machine: cortex connect URL",
             error=True,
         )
     return 0
@@ -96,36 +96,43 @@ def revoke(
 def list_tokens(db: DbOption = "", as_json: JsonFlag = False) -> int:
     """Show all tokens, without what makes them tokens."""
     with ledger(db) as opened:
-        names = {one.id: one.name for one in opened.principals.all()}
-        found = opened.principals.tokens()
+        names = {principal.id: principal.name for principal in opened.principals.all()}
+        tokens = opened.principals.tokens()
     if as_json:
-        print_json({"tokens": [_as_json(one, names.get(one.principal, "")) for one in found]})
-        return 0
-    for one in found:
-        say(
-            f"{one.id}  {names.get(one.principal, '')}{f' ({one.label})' if one.label else ''}: {_state(one)}"
+        print_json(
+            {"tokens": [_as_json(token, names.get(token.principal, "")) for token in tokens]}
         )
-    if not found:
+        return 0
+    for token in tokens:
+        say(
+            f"{token.id}  "
+            f"{names.get(token.principal, '')}{f' ({token.label})' if token.label else ''}: "
+            f"{_state(token)}"
+        )
+    if not tokens:
         say("No tokens yet: `cortex core token create NAME` makes one.", error=True)
     return 0
 
 
-def _as_json(one: Token, name: str) -> dict[str, object]:
+def _as_json(token: Token, name: str) -> dict[str, object]:
     return {
-        "id": one.id,
+        "id": token.id,
         "principal": name,
-        "label": one.label,
-        "created_at": moment(one.created),
-        "expires_at": moment(one.expires) or None,
-        "used_at": moment(one.used) or None,
-        "revoked_at": moment(one.revoked) or None,
+        "label": token.label,
+        "created_at": moment(token.created),
+        "expires_at": moment(token.expires) or None,
+        "used_at": moment(token.used) or None,
+        "revoked_at": moment(token.revoked) or None,
     }
 
 
-def _state(one: Token) -> str:
-    if one.revoked:
-        return f"revoked {moment(one.revoked)}"
-    if one.expires and one.expires <= time.time() * 1000:
-        return f"over since {moment(one.expires)}"
-    until = f", until {moment(one.expires)}" if one.expires else ""
-    return f"made {moment(one.created)}, {f'used {moment(one.used)}' if one.used else 'never used'}{until}"
+def _state(token: Token) -> str:
+    if token.revoked:
+        return f"revoked {moment(token.revoked)}"
+    if token.expires and token.expires <= time.time() * 1000:
+        return f"over since {moment(token.expires)}"
+    until = f", until {moment(token.expires)}" if token.expires else ""
+    return (
+        f"made {moment(token.created)}, "
+        f"{f'used {moment(token.used)}' if token.used else 'never used'}{until}"
+    )

@@ -1,7 +1,6 @@
-"""Lists of records over HTTP: what each kind can be narrowed by, one row for each in a table, and a
-page of those that are wanted.
+"""Lists of records over HTTP: the filters of each kind in one table, and pages of results.
 
-What may be seen is the hall's.
+The replica decides which records are visible.
 """
 
 from __future__ import annotations
@@ -42,10 +41,10 @@ _ID = Annotated[str | None, Field(max_length=200)]
 
 @dataclass(frozen=True, slots=True)
 class ListedKind:
-    """What can be asked of the records of a kind."""
+    """A kind of record and the filters of its list."""
 
     cls: type
-    # Parameters of its list, and the roles in which records point to them
+    # Query parameters, and the reference roles that they filter by.
     narrowed: Mapping[str, str]
 
     @property
@@ -82,7 +81,7 @@ KINDS = (
 
 
 def list_query(kind: ListedKind) -> type[Arguments]:
-    """What can be asked of the list of a kind."""
+    """Build the query model for the list of a kind."""
     cls = kind.cls
     states = Literal[STATES[cls]]  # type: ignore[valid-type]
     fields: dict[str, Any] = {
@@ -113,16 +112,19 @@ def list_query(kind: ListedKind) -> type[Arguments]:
     return create_model(f"List{cls.__name__}", __base__=Paged, **fields)
 
 
-def _wanted(asked: RouteContext, kind: ListedKind) -> RecordFilter:
-    query = asked.query
+def _filter_of(context: RouteContext, kind: ListedKind) -> RecordFilter:
+    query = context.query
     refs: list[tuple[str, str]] = []
     for name, role in kind.narrowed.items():
         given = getattr(query, name)
         for value in given if isinstance(given, tuple) else (given,) if given else ():
-            refs.append((role, _target(asked, name, value)))
+            refs.append((role, _reference_of(context, name, value)))
     if kind.cls is Notification:
         refs.append(
-            ("recipient", agent_of(asked.principal.name) if query.agent else asked.principal.name)
+            (
+                "recipient",
+                agent_of(context.principal.name) if query.agent else context.principal.name,
+            )
         )
     return RecordFilter(
         kinds=(kind.name,),
@@ -135,30 +137,31 @@ def _wanted(asked: RouteContext, kind: ListedKind) -> RecordFilter:
     )
 
 
-def _target(asked: RouteContext, name: str, value: str) -> str:
-    """What a parameter names, as records point to it."""
+def _reference_of(context: RouteContext, name: str, value: str) -> str:
+    """Return the reference that a query parameter stands for."""
     if name == "subcortex":
-        return scope_of(asked.hall.store.recorded, value).id
+        return scope_of(context.hall.store.recorded, value).id
     if name == "tag":
         return value.strip().casefold()
-    return who(value, me=asked.principal.name) if name == "assignee" else value
+    return who(value, me=context.principal.name) if name == "assignee" else value
 
 
-def list_records(kind: ListedKind, asked: RouteContext) -> RouteResult:
-    """A page of the records of a kind, the newest first."""
-    wanted, question = _wanted(asked, kind), question_of(kind.path, asked.query)
-    return page(asked, question, wanted)
+def list_records(kind: ListedKind, context: RouteContext) -> RouteResult:
+    """Return a page of the records of a kind, newest first."""
+    wanted, question = _filter_of(context, kind), question_of(kind.path, context.query)
+    return page(context, question, wanted)
 
 
-def page(asked: RouteContext, question: str, wanted: RecordFilter) -> RouteResult:
-    """A page of the records that are wanted, the newest first."""
-    before, size = place_in(question, asked.query.cursor), asked.query.limit + 1
+def page(context: RouteContext, question: str, wanted: RecordFilter) -> RouteResult:
+    """Return a page of the records that match a filter, newest first."""
+    before, size = place_in(question, context.query.cursor), context.query.limit + 1
     now = now_ms()
-    if wanted.kinds == DRAFTS.kinds:  # one may be over, whatever is kept of it
-        found: Sequence[Record[Any]] = listed(
-            asked.hall, wanted.states, size, before=before, now=now, wanted=wanted
+    # A draft may have expired while its stored state is still pending.
+    if wanted.kinds == DRAFTS.kinds:
+        records: Sequence[Record[Any]] = listed(
+            context.hall, wanted.states, size, before=before, now=now, wanted=wanted
         )
     else:
-        found = asked.hall.store.recorded.select(replace(wanted, before=before), size)
-    shown, pagination = page_of(question, asked.query, found, lambda one: one.id)
-    return RouteResult([record_row(one, now) for one in shown], pagination)
+        records = context.hall.store.recorded.select(replace(wanted, before=before), size)
+    shown, pagination = page_of(question, context.query, records, lambda record: record.id)
+    return RouteResult([record_row(record, now) for record in shown], pagination)

@@ -1,8 +1,7 @@
-"""Who may use a Core, over HTTP: principals, grants and tokens for whoever may do everything, the
-audit log, and who one is oneself.
+"""Principals over HTTP: grants, tokens and the audit log, for administrators; and `/me`.
 
-A key makes a retry harmless here, too; but a token is told once, so that a retry gives all of it
-but that.
+An idempotency key makes a retry safe here, too. A token is returned once: the response to a retry
+leaves it out.
 """
 
 from __future__ import annotations
@@ -25,8 +24,10 @@ from cortex.interfaces.team_server.router import Route, RouteContext
 from cortex.interfaces.team_server.schemas import Row, moment
 from cortex.toolkit.tool import Arguments, Whole
 
-ALL = 4  # the tier of whoever may do everything
-_BATCH = 200  # lines of the audit log that are looked at at once
+# Tier of administrators.
+ALL = 4
+# Entries of the audit log that are read at once.
+_BATCH = 200
 _Name = Annotated[str, Field(min_length=1, max_length=100)]
 _Line = Annotated[str, Field(max_length=200, pattern=r"^[^\x00-\x1f\x7f-\x9f]*$")]
 _Grants = Annotated[
@@ -62,47 +63,51 @@ class Audit(Paged):
     record: Annotated[str | None, Field(pattern=r"^[A-Za-z0-9_]{1,100}$")] = None
 
 
-def who_am_i(asked: RouteContext) -> RouteResult:
+def who_am_i(context: RouteContext) -> RouteResult:
     """Whoever asks."""
-    return RouteResult({**_row(asked.principal), "view": access_policy.stamp_of(asked.viewer)})
-
-
-def list_principals(asked: RouteContext) -> RouteResult:
-    """Everybody, by name."""
-    return RouteResult([_row(one) for one in asked.core.ledger.principals.all()])
-
-
-def get_principal(asked: RouteContext) -> RouteResult:
-    """One, by name or id."""
-    return RouteResult(_row(_principal(asked)))
-
-
-def add_principal(asked: RouteContext) -> RouteResult:
-    """Make somebody known."""
-    body: NewPrincipal = asked.body
-    ledger = asked.core.ledger
-
-    def add() -> str:
-        grants = _scopes(asked, body.grants)
-        return principals.add(
-            ledger, body.name, int(body.tier), body.sensitive, grants, by=asked.actor
-        ).name
-
     return RouteResult(
-        _row(principals.find(ledger, _once(asked, "add_principal", add))), status=201
+        {**_principal_row(context.principal), "view": access_policy.stamp_of(context.viewer)}
     )
 
 
-def change_principal(asked: RouteContext) -> RouteResult:
+def list_principals(context: RouteContext) -> RouteResult:
+    """Everybody, by name."""
+    return RouteResult(
+        [_principal_row(principal) for principal in context.core.ledger.principals.all()]
+    )
+
+
+def get_principal(context: RouteContext) -> RouteResult:
+    """One, by name or id."""
+    return RouteResult(_principal_row(_principal(context)))
+
+
+def add_principal(context: RouteContext) -> RouteResult:
+    """Make somebody known."""
+    body: NewPrincipal = context.body
+    ledger = context.core.ledger
+
+    def add() -> str:
+        grants = _scopes(context, body.grants)
+        return principals.add(
+            ledger, body.name, int(body.tier), body.sensitive, grants, by=context.actor
+        ).name
+
+    return RouteResult(
+        _principal_row(principals.find(ledger, _once(context, "add_principal", add))), status=201
+    )
+
+
+def change_principal(context: RouteContext) -> RouteResult:
     """Let somebody do more or less from now on."""
-    body: ChangePrincipal = asked.body
-    ledger = asked.core.ledger
+    body: ChangePrincipal = context.body
+    ledger = context.core.ledger
     if not body.model_fields_set:
         raise refusal("body", "there is nothing to change")
 
     def change() -> str:
-        principal = _principal(asked)
-        grants = None if body.grants is None else _scopes(asked, body.grants)
+        principal = _principal(context)
+        grants = None if body.grants is None else _scopes(context, body.grants)
         tier = None if body.tier is None else int(body.tier)
         principals.change(
             ledger,
@@ -111,117 +116,121 @@ def change_principal(asked: RouteContext) -> RouteResult:
             sensitive=body.sensitive,
             state=body.status,
             grants=grants,
-            by=asked.actor,
+            by=context.actor,
         )
         return principal.name
 
-    return RouteResult(_row(principals.find(ledger, _once(asked, "change_principal", change))))
+    return RouteResult(
+        _principal_row(principals.find(ledger, _once(context, "change_principal", change)))
+    )
 
 
-def list_tokens(asked: RouteContext) -> RouteResult:
+def list_tokens(context: RouteContext) -> RouteResult:
     """All tokens, the newest first, without what makes them tokens."""
-    return RouteResult([_token_row(token) for token in asked.core.ledger.principals.tokens()])
+    return RouteResult([_token_row(token) for token in context.core.ledger.principals.tokens()])
 
 
-def make_token(asked: RouteContext) -> RouteResult:
+def make_token(context: RouteContext) -> RouteResult:
     """A new token; it is told this once."""
-    principal, ledger, secret = _principal(asked), asked.core.ledger, ""
-    expires = _expiry(asked.body.expires_at)
+    principal, ledger, secret = _principal(context), context.core.ledger, ""
+    expires = _expiry(context.body.expires_at)
 
     def make() -> str:
         nonlocal secret
-        one, secret = ledger.principals.make_token(
-            principal.id, asked.body.label, expires, by=asked.actor
+        token, secret = ledger.principals.make_token(
+            principal.id, context.body.label, expires, by=context.actor
         )
-        return one.id
+        return token.id
 
-    number = _once(asked, "make_token", make)
-    return RouteResult({**_token_row(_token(asked, number)), "token": secret or None}, status=201)
+    token_id = _once(context, "make_token", make)
+    return RouteResult(
+        {**_token_row(_token(context, token_id)), "token": secret or None}, status=201
+    )
 
 
-def revoke_token(asked: RouteContext) -> RouteResult:
+def revoke_token(context: RouteContext) -> RouteResult:
     """Let a token count no more."""
-    number = _token(asked, asked.path["id"]).id
+    token_id = _token(context, context.path["id"]).id
 
     def revoke() -> str:
-        asked.core.ledger.principals.revoke(number, by=asked.actor)
-        return number
+        context.core.ledger.principals.revoke(token_id, by=context.actor)
+        return token_id
 
-    return RouteResult(_token_row(_token(asked, _once(asked, "revoke_token", revoke))))
+    return RouteResult(_token_row(_token(context, _once(context, "revoke_token", revoke))))
 
 
-def read_audit(asked: RouteContext) -> RouteResult:
+def read_audit(context: RouteContext) -> RouteResult:
     """Who did what, the newest first: of records that whoever asks may see, and of principals."""
-    question = question_of("/audit", asked.query)
-    before = number_in(question, asked.query.cursor)
-    found: list[AuditEntry] = []
-    while len(found) <= asked.query.limit:
-        lines = asked.core.ledger.recorded.deeds(asked.query.record or "", _BATCH, before)
-        visible = asked.hall.store.recorded.get(one.record for one in lines)
-        found += [
-            line
-            for line in lines
-            if line.record in visible or line.record.startswith(principals.PREFIX)
+    question = question_of("/audit", context.query)
+    before = number_in(question, context.query.cursor)
+    entries: list[AuditEntry] = []
+    while len(entries) <= context.query.limit:
+        batch = context.core.ledger.recorded.deeds(context.query.record or "", _BATCH, before)
+        visible = context.hall.store.recorded.get(entry.record for entry in batch)
+        entries += [
+            entry
+            for entry in batch
+            if entry.record in visible or entry.record.startswith(principals.PREFIX)
         ]
-        if len(lines) < _BATCH:
+        if len(batch) < _BATCH:
             break
-        before = lines[-1].id
-    shown, pagination = page_of(question, asked.query, found, lambda one: one.id)
-    return RouteResult([_deed_row(one) for one in shown], pagination)
+        before = batch[-1].id
+    shown, pagination = page_of(question, context.query, entries, lambda entry: entry.id)
+    return RouteResult([_audit_row(entry) for entry in shown], pagination)
 
 
-# -- in common
-# ---------------------------------------------------------------------------------------------------------
+# -- shared
 
 
-def _once(asked: RouteContext, action: str, work: Callable[[], str]) -> str:
-    """Do something that isn't about records once for its key, in one transaction, by who may at
-    that moment.
+def _once(context: RouteContext, action: str, work: Callable[[], str]) -> str:
+    """Run a change of principals or tokens once per key, in one transaction.
 
-    Raises: NetworkError AUTH_EXPIRED, InputError RIGHTS_MISSING, where that has changed since they
-    came.
+    Raises: NetworkError AUTH_EXPIRED, InputError RIGHTS_MISSING, where the permissions of the actor
+    changed since the request began.
     """
-    ledger = asked.core.ledger
-    with ledger.together():  # nobody else writes from here on
-        found = asked.hall.present.look(asked.principal.name)
-        if found is not None and found[0].tier < ALL:
+    ledger = context.core.ledger
+    # No other writer can change the permissions from here on.
+    with ledger.together():
+        access = context.hall.present.look(context.principal.name)
+        if access is not None and access[0].tier < ALL:
             raise InputError(
-                "RIGHTS_MISSING", f"{asked.principal.name} has tier {found[0].tier} now"
+                "RIGHTS_MISSING", f"{context.principal.name} has tier {access[0].tier} now"
             )
-        known = ledger.records.known(asked.actor, asked.key, action, asked.payload)
+        known = ledger.records.known(context.actor, context.key, action, context.payload)
         result = known.result if known is not None else work()
         done = ledger.records.perform(
             lambda step: result,
-            actor=asked.actor,
-            key=asked.key,
+            actor=context.actor,
+            key=context.key,
             action=action,
-            payload=asked.payload,
-            wording=wording(asked.hall.settings),
+            payload=context.payload,
+            wording=wording(context.hall.settings),
         )
-    asked.visit.replayed = done.replayed
+    context.visit.replayed = done.replayed
     return done.result
 
 
-def _principal(asked: RouteContext) -> Principal:
-    return principals.find(asked.core.ledger, asked.path["id"])
+def _principal(context: RouteContext) -> Principal:
+    return principals.find(context.core.ledger, context.path["id"])
 
 
-def _scopes(asked: RouteContext, grants: Mapping[str, bool]) -> dict[str, bool]:
-    """The ids of subcortexes, whoever may see them; of what isn't there nothing near is told.
+def _scopes(context: RouteContext, grants: Mapping[str, bool]) -> dict[str, bool]:
+    """Resolve granted subcortexes to ids, visible or not; errors suggest no similar ones.
 
     Raises: InputError SCOPE_NOT_FOUND.
     """
     try:
         return {
-            principals.scope_named(asked.core.ledger, ref): writes for ref, writes in grants.items()
+            principals.scope_named(context.core.ledger, ref): writes
+            for ref, writes in grants.items()
         }
     except InputError as error:
         raise access_policy.scope_not_found(str(error.context.get("subcortex", ""))) from None
 
 
-def _token(asked: RouteContext, number: str) -> Token:
-    for token in asked.core.ledger.principals.tokens():
-        if token.id == number:
+def _token(context: RouteContext, token_id: str) -> Token:
+    for token in context.core.ledger.principals.tokens():
+        if token.id == token_id:
             return token
     raise InputError("RECORD_UNKNOWN", "there is no such token", context={"type": "token"})
 
@@ -239,41 +248,41 @@ def _expiry(text: str | None) -> int:
     return milliseconds
 
 
-def _row(one: Principal) -> Row:
+def _principal_row(principal: Principal) -> Row:
     return {
-        "id": one.id,
-        "name": one.name,
-        "tier": one.tier,
-        "sensitive": one.sensitive,
-        "status": one.state,
-        "created_at": moment(one.created),
-        "grants": dict(one.grants),
+        "id": principal.id,
+        "name": principal.name,
+        "tier": principal.tier,
+        "sensitive": principal.sensitive,
+        "status": principal.state,
+        "created_at": moment(principal.created),
+        "grants": dict(principal.grants),
     }
 
 
-def _token_row(one: Token) -> Row:
+def _token_row(token: Token) -> Row:
     return {
-        "id": one.id,
-        "principal_id": one.principal,
-        "label": one.label,
-        "created_at": moment(one.created),
-        "expires_at": moment(one.expires) if one.expires else None,
-        "used_at": moment(one.used) if one.used else None,
-        "revoked_at": moment(one.revoked) if one.revoked else None,
+        "id": token.id,
+        "principal_id": token.principal,
+        "label": token.label,
+        "created_at": moment(token.created),
+        "expires_at": moment(token.expires) if token.expires else None,
+        "used_at": moment(token.used) if token.used else None,
+        "revoked_at": moment(token.revoked) if token.revoked else None,
     }
 
 
-def _deed_row(one: AuditEntry) -> Row:
+def _audit_row(entry: AuditEntry) -> Row:
     return {
-        "id": one.id,
-        "at": moment(one.at),
-        "actor_id": one.actor,
-        "tier": one.tier,
-        "action": one.action,
-        "record_id": one.record,
-        "version": one.version,
-        "idempotency_key": one.key,
-        "via": one.via,
+        "id": entry.id,
+        "at": moment(entry.at),
+        "actor_id": entry.actor,
+        "tier": entry.tier,
+        "action": entry.action,
+        "record_id": entry.record,
+        "version": entry.version,
+        "idempotency_key": entry.key,
+        "via": entry.via,
     }
 
 
@@ -282,16 +291,19 @@ _LIST: Mapping[str, object] = {"type": "array", "items": {"type": "object"}}
 
 ROUTES: tuple[Route, ...] = (
     Route("GET", "/me", "whoAmI", "Read who one is", who_am_i, "principals", _OBJECT),
-    Route("GET", "/principals", "listPrincipals", "List principals", list_principals, "principals", _LIST, tier=ALL),
-    Route("POST", "/principals", "addPrincipal", "Make somebody known", add_principal, "principals", _OBJECT,
-          body=NewPrincipal, keyed=True, status=201, tier=ALL),
-    Route("GET", "/principals/{id}", "getPrincipal", "Read a principal", get_principal, "principals", _OBJECT, tier=ALL),
-    Route("PATCH", "/principals/{id}", "changePrincipal", "Change what a principal may do", change_principal, "principals",
-          _OBJECT, body=ChangePrincipal, keyed=True, tier=ALL),
-    Route("POST", "/principals/{id}/tokens", "makeToken", "Make a token", make_token, "tokens", _OBJECT, body=NewToken,
-          keyed=True, status=201, tier=ALL),
+    Route("GET", "/principals", "listPrincipals", "List principals", list_principals, "principals",
+          _LIST, tier=ALL),
+    Route("POST", "/principals", "addPrincipal", "Make somebody known", add_principal, "principals",
+          _OBJECT, body=NewPrincipal, keyed=True, status=201, tier=ALL),
+    Route("GET", "/principals/{id}", "getPrincipal", "Read a principal", get_principal,
+          "principals", _OBJECT, tier=ALL),
+    Route("PATCH", "/principals/{id}", "changePrincipal", "Change what a principal may do",
+          change_principal, "principals", _OBJECT, body=ChangePrincipal, keyed=True, tier=ALL),
+    Route("POST", "/principals/{id}/tokens", "makeToken", "Make a token", make_token, "tokens",
+          _OBJECT, body=NewToken, keyed=True, status=201, tier=ALL),
     Route("GET", "/tokens", "listTokens", "List tokens", list_tokens, "tokens", _LIST, tier=ALL),
-    Route("POST", "/tokens/{id}/revoke", "revokeToken", "Revoke a token", revoke_token, "tokens", _OBJECT, body=Arguments,
-          keyed=True, tier=ALL),
-    Route("GET", "/audit", "readAudit", "Read who wrote what", read_audit, "audit", _LIST, query=Audit, listed=True, tier=ALL),
+    Route("POST", "/tokens/{id}/revoke", "revokeToken", "Revoke a token", revoke_token, "tokens",
+          _OBJECT, body=Arguments, keyed=True, tier=ALL),
+    Route("GET", "/audit", "readAudit", "Read who wrote what", read_audit, "audit", _LIST,
+          query=Audit, listed=True, tier=ALL),
 )  # fmt: skip

@@ -1,7 +1,6 @@
-"""Every kind of record over HTTP: lists, one by its id, new ones, and changes; the same for all but
-a few.
+"""Records of every kind over HTTP: lists, single records, creation and changes.
 
-What a write means is `records`'s; what may be seen the hall's.
+The team family defines the meaning of a write; the replica decides which records are visible.
 """
 
 from __future__ import annotations
@@ -54,74 +53,77 @@ from cortex.interfaces.team_server.schemas import (
 from cortex.toolkit.tool import Arguments
 
 # -- reading
-# -----------------------------------------------------------------------------------------------------------
 
 
-def get_record(kind: ListedKind, asked: RouteContext) -> RouteResult:
-    """One record by its id; a subcortex by its slug, too."""
-    record = _named(asked, kind.cls)
-    if isinstance(record.body, Notification) and not asked.viewer.is_own(record.body.recipient):
-        # Whoever caused it sees what it is about, not what others are told.
+def get_record(kind: ListedKind, context: RouteContext) -> RouteResult:
+    """Return a record by id, or a subcortex by slug."""
+    record = _requested_record(context, kind.cls)
+    if isinstance(record.body, Notification) and not context.viewer.is_own(record.body.recipient):
+        # The sender of a notification sees its subject, not the notification of another.
         raise InputError(
             "RECORD_UNKNOWN",
-            f"there is no notification {asked.path['id'][:80]!r}",
-            context={"id": asked.path["id"][:80], "type": "notification", "near": []},
+            f"there is no notification {context.path['id'][:80]!r}",
+            context={"id": context.path["id"][:80], "type": "notification", "near": []},
         )
     return RouteResult(record_row(record, now_ms()))
 
 
-def _named(asked: RouteContext, cls: type) -> Record[Any]:
-    return resolve_ref(asked.hall.store.recorded, asked.path["id"], cls.__name__.lower())
+def _requested_record(context: RouteContext, cls: type) -> Record[Any]:
+    return resolve_ref(context.hall.store.recorded, context.path["id"], cls.__name__.lower())
 
 
-def list_comments(asked: RouteContext) -> RouteResult:
+def list_comments(context: RouteContext) -> RouteResult:
     """The comments of a thread, the newest first."""
-    thread = _named(asked, Thread)
-    question = question_of(f"/threads/{thread.id}/comments", asked.query)
-    return page(asked, question, RecordFilter(kinds=("comment",), refs=(("thread", thread.id),)))
+    thread = _requested_record(context, Thread)
+    question = question_of(f"/threads/{thread.id}/comments", context.query)
+    return page(context, question, RecordFilter(kinds=("comment",), refs=(("thread", thread.id),)))
 
 
 # -- writing
-# -----------------------------------------------------------------------------------------------------------
 
 
-def create_record(kind: ListedKind, asked: RouteContext) -> RouteResult:
-    """Write a new record."""
-    body = kind.cls(**sent(kind.cls, asked.body))
-    return _created(asked, body)
+def create_record(kind: ListedKind, context: RouteContext) -> RouteResult:
+    """Create a record."""
+    body = kind.cls(**sent(kind.cls, context.body))
+    return _create(context, body)
 
 
-def _created(asked: RouteContext, body: Any, summary: str = "") -> RouteResult:
+def _create(context: RouteContext, body: Any, summary: str = "") -> RouteResult:
     done = create_once(
-        asked.hall, body, actor=asked.actor, key=asked.key, payload=asked.payload, summary=summary
+        context.hall,
+        body,
+        actor=context.actor,
+        key=context.key,
+        payload=context.payload,
+        summary=summary,
     )
     return RouteResult(record_row(done.record), status=201)
 
 
-def create_comment(asked: RouteContext) -> RouteResult:
+def create_comment(context: RouteContext) -> RouteResult:
     """Write a comment into a thread."""
-    thread = _named(asked, Thread)
-    summary = asked.body.rolling_summary_md or ""
-    return _created(asked, Comment(thread.id, **sent(Comment, asked.body)), summary)
+    thread = _requested_record(context, Thread)
+    summary = context.body.rolling_summary_md or ""
+    return _create(context, Comment(thread.id, **sent(Comment, context.body)), summary)
 
 
-def draft_record(asked: RouteContext) -> RouteResult:
+def draft_record(context: RouteContext) -> RouteResult:
     """Keep a draft; what its author doesn't see is as little there as what isn't."""
-    fields = {"title": "", "body": "", **sent(Draft, asked.body)}
-    draft = aimed(Draft(**fields), asked.hall.store.recorded)
+    fields = {"title": "", "body": "", **sent(Draft, context.body)}
+    draft = aimed(Draft(**fields), context.hall.store.recorded)
     record, _, following = create_draft(
-        asked.hall, draft, actor=asked.actor, key=asked.key, payload=asked.payload
+        context.hall, draft, actor=context.actor, key=context.key, payload=context.payload
     )
     return RouteResult({**record_row(record), "next_step": following}, status=201)
 
 
-def create_several(asked: RouteContext) -> RouteResult:
+def create_several(context: RouteContext) -> RouteResult:
     """Write several observations; what can't be written is told, each by itself."""
     bodies = [
-        Observation(**sent(Observation, observation)) for observation in asked.body.observations
+        Observation(**sent(Observation, observation)) for observation in context.body.observations
     ]
     done = create_observations(
-        asked.hall, bodies, actor=asked.actor, key=asked.key, payload=asked.payload
+        context.hall, bodies, actor=context.actor, key=context.key, payload=context.payload
     )
     rows = [
         {
@@ -135,37 +137,38 @@ def create_several(asked: RouteContext) -> RouteResult:
         for outcome in done.outcomes
     ]
     if not any(row["id"] for row in rows):
-        first = next(one.error for one in done.outcomes if one.error is not None)
+        first = next(outcome.error for outcome in done.outcomes if outcome.error is not None)
         raise first
     return RouteResult(rows, status=201)
 
 
-def change_record(kind: ListedKind, asked: RouteContext) -> RouteResult:
-    """Change what a record says; what isn't sent stays."""
+def change_record(kind: ListedKind, context: RouteContext) -> RouteResult:
+    """Change the given fields of a record."""
     cls = kind.cls
-    fields, before = sent(cls, asked.body), _named(asked, cls)
+    fields, before = sent(cls, context.body), _requested_record(context, cls)
     if not fields:
         raise refusal("body", "there is nothing to change")
     for name in ("assignees", "watchers", "stewards"):
         if name in fields:
             names = (
-                who(field, asked.hall.settings, me=asked.principal.name) for field in fields[name]
+                who(person, context.hall.settings, me=context.principal.name)
+                for person in fields[name]
             )
             fields[name] = tuple(dict.fromkeys(names))
     record = revise(
-        asked.hall,
+        context.hall,
         before.id,
-        partial(_changed, fields),
-        actor=asked.actor,
+        partial(_apply_fields, fields),
+        actor=context.actor,
         action=_action(cls, fields),
-        key=asked.key,
-        version=asked.body.version,
-        payload=asked.payload,
+        key=context.key,
+        version=context.body.version,
+        payload=context.payload,
     )
     return RouteResult(record_row(record, now_ms()))
 
 
-def _changed(fields: Mapping[str, Any], body: Any) -> Any:
+def _apply_fields(fields: Mapping[str, Any], body: Any) -> Any:
     after = replace(body, **fields)
     if isinstance(after, Task):
         if after.state != "blocked" and body.state == "blocked" and "blocked_reason" not in fields:
@@ -176,7 +179,7 @@ def _changed(fields: Mapping[str, Any], body: Any) -> Any:
 
 
 def _action(cls: type, fields: Mapping[str, Any]) -> str:
-    """What a change is called, and so who may make it."""
+    """Return the action name of a change, which decides about the permission it needs."""
     if cls is Task and fields.keys() <= set(PATCH_FIELDS):
         return "update_task"
     if cls is Link and "state" in fields:
@@ -185,16 +188,15 @@ def _action(cls: type, fields: Mapping[str, Any]) -> str:
 
 
 # -- the table
-# ---------------------------------------------------------------------------------------------------------
 
 
 def schema_ref(cls: type) -> dict[str, object]:
-    """Where the document tells what a record is like."""
+    """Return a reference to the schema of a record kind."""
     return {"$ref": f"#/components/schemas/{cls.__name__}"}
 
 
 SCHEMAS: Mapping[str, Mapping[str, object]] = {
-    one.cls.__name__: record_schema(one.cls) for one in KINDS
+    kind.cls.__name__: record_schema(kind.cls) for kind in KINDS
 }
 
 _NewComment = create_model(
@@ -208,7 +210,7 @@ _NewComment = create_model(
 
 
 class _Several(Arguments):
-    # 200 observations, each with all that one can have, hold some 93,000
+    # 200 observations with all fields at their limits have some 93,000 values.
     most_values: ClassVar[int] = 100_000
 
 
@@ -242,41 +244,42 @@ def _array(cls: type) -> dict[str, object]:
 
 
 def _routes() -> list[Route]:
-    found: list[Route] = []
+    routes: list[Route] = []
     for kind in KINDS:
         cls, name, path = kind.cls, kind.name, kind.path
         article = "an" if name[0] in "aeio" else "a"
         several = partial(list_records, kind)
-        found.append(
-            Route("GET", path, f"list{cls.__name__}", f"List {PLURALS[name]}", several, PLURALS[name], _array(cls),
-                  query=list_query(kind), listed=True)
+        routes.append(
+            Route("GET", path, f"list{cls.__name__}", f"List {PLURALS[name]}", several,
+                  PLURALS[name], _array(cls), query=list_query(kind), listed=True)
         )  # fmt: skip
-        found.append(
-            Route("GET", f"{path}/{{id}}", f"get{cls.__name__}", f"Read {article} {name}", partial(get_record, kind),
-                  PLURALS[name], schema_ref(cls))
+        routes.append(
+            Route("GET", f"{path}/{{id}}", f"get{cls.__name__}", f"Read {article} {name}",
+                  partial(get_record, kind), PLURALS[name], schema_ref(cls))
         )  # fmt: skip
         if cls not in (Comment, Notification):
             run: Callable[[RouteContext], RouteResult] = (
                 draft_record if cls is Draft else partial(create_record, kind)
             )
-            found.append(
-                Route("POST", path, f"create{cls.__name__}", f"Write {article} {name}", run, PLURALS[name], schema_ref(cls),
-                      body=create_body(cls), keyed=True, status=201)
+            routes.append(
+                Route("POST", path, f"create{cls.__name__}", f"Write {article} {name}", run,
+                      PLURALS[name], schema_ref(cls), body=create_body(cls), keyed=True, status=201)
             )  # fmt: skip
         if cls not in (Draft, Notification):
-            found.append(
-                Route("PATCH", f"{path}/{{id}}", f"change{cls.__name__}", f"Change {article} {name}",
-                      partial(change_record, kind), PLURALS[name], schema_ref(cls), body=patch_body(cls), keyed=True)
+            routes.append(
+                Route("PATCH", f"{path}/{{id}}", f"change{cls.__name__}",
+                      f"Change {article} {name}", partial(change_record, kind), PLURALS[name],
+                      schema_ref(cls), body=patch_body(cls), keyed=True)
             )  # fmt: skip
-    return found
+    return routes
 
 
 ROUTES: tuple[Route, ...] = (
     *_routes(),
-    Route("GET", "/threads/{id}/comments", "listCommentsOfThread", "List the comments of a thread", list_comments, "comments",
-          _array(Comment), query=Paged, listed=True),
-    Route("POST", "/threads/{id}/comments", "createComment", "Write a comment", create_comment, "comments", schema_ref(Comment),
-          body=_NewComment, keyed=True, status=201),
-    Route("POST", "/observations/batch", "createObservations", "Write several observations", create_several, "observations",
-          _OUTCOMES, body=_NewObservations, keyed=True, status=201),
+    Route("GET", "/threads/{id}/comments", "listCommentsOfThread", "List the comments of a thread",
+          list_comments, "comments", _array(Comment), query=Paged, listed=True),
+    Route("POST", "/threads/{id}/comments", "createComment", "Write a comment", create_comment,
+          "comments", schema_ref(Comment), body=_NewComment, keyed=True, status=201),
+    Route("POST", "/observations/batch", "createObservations", "Write several observations",
+          create_several, "observations", _OUTCOMES, body=_NewObservations, keyed=True, status=201),
 )  # fmt: skip

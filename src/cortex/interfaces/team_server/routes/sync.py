@@ -1,7 +1,6 @@
-"""What homes sync with: a beginning, changes since a cursor, writes to be taken, and which ids are
-still visible.
+"""Sync over HTTP: bootstrap, changes since a cursor, client actions, and visible ids.
 
-What was changed is told by `deltas`, and whether a write is taken by `flushing`.
+`change_feed` reads the changes, and `apply` handles the actions.
 """
 
 from __future__ import annotations
@@ -39,7 +38,8 @@ class Since(Arguments):
 
 
 class Flush(Arguments):
-    passed_on: ClassVar[bool] = True  # an action is read by who takes it
+    # Actions are decoded where they are applied.
+    passed_on: ClassVar[bool] = True
 
     actions: Annotated[
         tuple[dict[str, Any], ...],
@@ -59,15 +59,14 @@ class Ids(Arguments):
 
 
 # -- reading
-# -----------------------------------------------------------------------------------------------------------
 
 
-def begin(asked: RouteContext) -> RouteResult:
+def begin(context: RouteContext) -> RouteResult:
     """Whoever asks, what they begin with, and from where to pull."""
-    lookup, principal = asked.hall.store.recorded, asked.principal
+    lookup, principal = context.hall.store.recorded, context.principal
     scopes = lookup.select(RecordFilter(kinds=("subcortex",), states=("active", "proposed")), 1_000)
     pins = lookup.get(pin for scope in scopes for pin in scope.body.pinned_artifacts)
-    tier = min(principal.tier, len(asked.core.settings.core.rates) - 1)
+    tier = min(principal.tier, len(context.core.settings.core.rates) - 1)
     return RouteResult(
         {
             "principal": {
@@ -75,19 +74,19 @@ def begin(asked: RouteContext) -> RouteResult:
                 "tier": principal.tier,
                 "sensitive": principal.sensitive,
             },
-            "epoch": asked.core.ledger.epoch(),
-            "view": access_policy.stamp_of(asked.viewer),
+            "epoch": context.core.ledger.epoch(),
+            "view": access_policy.stamp_of(context.viewer),
             "sync_cursor": "",
-            "subcortexes": _told(asked, scopes),
-            "pinned_artifacts": _told(asked, pins.values()),
+            "subcortexes": _encode_records(context, scopes),
+            "pinned_artifacts": _encode_records(context, pins.values()),
             "glossary": [
-                {"term": word.term, "meaning": word.meaning, "subcortex": one.body.slug}
-                for one in scopes
-                for word in one.body.glossary
+                {"term": word.term, "meaning": word.meaning, "subcortex": scope.body.slug}
+                for scope in scopes
+                for word in scope.body.glossary
             ],
             "policies": {
                 "rules": list(RULES),
-                "requests_per_minute": asked.core.settings.core.rates[tier],
+                "requests_per_minute": context.core.settings.core.rates[tier],
                 "actions": MOST_ACTIONS,
                 "page": MOST_PAGE,
             },
@@ -95,32 +94,34 @@ def begin(asked: RouteContext) -> RouteResult:
     )
 
 
-def _told(asked: RouteContext, records: Iterable[Record[Any]]) -> list[Row]:
-    """Records as they are pulled."""
+def _encode_records(context: RouteContext, records: Iterable[Record[Any]]) -> list[Row]:
+    """Encode records as in a pull."""
     return [
-        codec.record_to(one)
-        for one in asked.hall.store.recorded.kept(record.id for record in records)
+        codec.record_to(versioned)
+        for versioned in context.hall.store.recorded.kept(record.id for record in records)
     ]
 
 
-def which_visible(asked: RouteContext) -> RouteResult:
+def which_visible(context: RouteContext) -> RouteResult:
     """Which of these ids may be seen, and which there aren't at all: copies of those are kept, of
     what is hidden they aren't.
 
-    Nobody guesses an id, it has 80 random bits: that there is such a record is told to who has seen
-    it, or was told of it.
+    An id has 80 random bits and can't be guessed, so its existence is confirmed only to clients
+    that know the id already.
     """
-    asked.hall.check_history(asked.core.ledger.epoch())
-    ids = [fromkey for fromkey in dict.fromkeys(asked.body.ids) if fromkey.isascii()]
-    visible = asked.hall.store.recorded.get(ids)
-    known = asked.hall.back.store.recorded.get(ids)
+    context.hall.check_history(context.core.ledger.epoch())
+    ids = [record_id for record_id in dict.fromkeys(context.body.ids) if record_id.isascii()]
+    visible = context.hall.store.recorded.get(ids)
+    known = context.hall.back.store.recorded.get(ids)
     return RouteResult(
-        {"visible": list(visible), "unknown": [id_ for id_ in asked.body.ids if id_ not in known]}
+        {
+            "visible": list(visible),
+            "unknown": [record_id for record_id in context.body.ids if record_id not in known],
+        }
     )
 
 
 # -- the table
-# ---------------------------------------------------------------------------------------------------------
 
 
 def _schema(**properties: Mapping[str, object]) -> dict[str, object]:
@@ -173,10 +174,13 @@ _RESULT = _schema(
 
 ROUTES: Sequence[Route] = (
     Route("GET", "/sync/bootstrap", "syncBootstrap", "Begin to sync", begin, "sync", _BEGINNING),
-    Route("POST", "/sync/bootstrap", "syncBootstrapByPost", "Begin to sync", begin, "sync", _BEGINNING, body=Arguments),
-    Route("GET", "/sync/deltas", "syncDeltas", "Pull what was changed", read_deltas, "sync", _DELTAS, query=Since),
+    Route("POST", "/sync/bootstrap", "syncBootstrapByPost", "Begin to sync", begin, "sync",
+          _BEGINNING, body=Arguments),
+    Route("GET", "/sync/deltas", "syncDeltas", "Pull what was changed", read_deltas, "sync",
+          _DELTAS, query=Since),
     Route("POST", "/sync/flush", "syncFlush", "Send what was written at home", flush, "sync",
-          _schema(results={"type": "array", "items": _RESULT}), body=Flush, most=MAX_FLUSH_BYTES, searches=False),
-    Route("POST", "/sync/visible", "syncVisible", "Ask which ids may be seen", which_visible, "sync",
-          _schema(visible=_TEXTS, unknown=_TEXTS), body=Ids),
+          _schema(results={"type": "array", "items": _RESULT}), body=Flush, most=MAX_FLUSH_BYTES,
+          searches=False),
+    Route("POST", "/sync/visible", "syncVisible", "Ask which ids may be seen", which_visible,
+          "sync", _schema(visible=_TEXTS, unknown=_TEXTS), body=Ids),
 )  # fmt: skip

@@ -1,8 +1,6 @@
-"""What is done with records over HTTP: drafts decided about, artifacts accepted and superseded,
-notifications and the inbox; searches and packs.
+"""Workflow over HTTP: drafts, artifacts, notifications, the inbox, searches and packs.
 
-Searches and packs are those of the team's tools, over the hall: the same answers, within the same
-budgets.
+Searches and packs are the team tools over the replica: the same answers within the same budgets.
 """
 
 from __future__ import annotations
@@ -47,7 +45,6 @@ _OBJECT: Mapping[str, object] = {"type": "object"}
 
 
 # -- drafts
-# ------------------------------------------------------------------------------------------------------------
 
 
 class Approve(Arguments):
@@ -61,30 +58,31 @@ class Reject(Arguments):
     notes: _Note = ""
 
 
-def approve_draft(asked: RouteContext) -> RouteResult:
+def approve_draft(context: RouteContext) -> RouteResult:
     """Publish a draft."""
     done = approve(
-        asked.hall,
-        _named(asked, "draft").id,
-        actor=asked.actor,
-        key=asked.key,
-        target=asked.body.target_id,
-        notes=asked.body.notes,
+        context.hall,
+        _requested_record(context, "draft").id,
+        actor=context.actor,
+        key=context.key,
+        target=context.body.target_id,
+        notes=context.body.notes,
     )
     return RouteResult(
         {"draft": record_row(done.draft, now_ms()), "published": record_row(done.record)}
     )
 
 
-def reject_draft(asked: RouteContext) -> RouteResult:
+def reject_draft(context: RouteContext) -> RouteResult:
     """Decide that a draft isn't published."""
-    draft = _named(asked, "draft")
-    done = reject(asked.hall, draft.id, actor=asked.actor, notes=asked.body.notes, key=asked.key)
+    draft = _requested_record(context, "draft")
+    done = reject(
+        context.hall, draft.id, actor=context.actor, notes=context.body.notes, key=context.key
+    )
     return RouteResult(record_row(done, now_ms()))
 
 
 # -- artifacts
-# ---------------------------------------------------------------------------------------------------------
 
 
 Accept = changes_body("Accept", Artifact, ("evidence",))
@@ -99,58 +97,57 @@ class Deprecate(Arguments):
     note: Annotated[str, Field(max_length=2_000)] = ""
 
 
-def accept(asked: RouteContext) -> RouteResult:
+def accept(context: RouteContext) -> RouteResult:
     """Accept an artifact."""
-    evidence = sent(Artifact, asked.body).get("evidence", ())
+    evidence = sent(Artifact, context.body).get("evidence", ())
     record = accept_artifact(
-        asked.hall,
-        _named(asked, "artifact").id,
-        actor=asked.actor,
-        key=asked.key,
-        version=asked.body.version,
+        context.hall,
+        _requested_record(context, "artifact").id,
+        actor=context.actor,
+        key=context.key,
+        version=context.body.version,
         evidence=evidence,
     )
     return RouteResult(record_row(record))
 
 
-def supersede(asked: RouteContext) -> RouteResult:
+def supersede(context: RouteContext) -> RouteResult:
     """Have another artifact take the place of one; gives the old one."""
-    old, new = _named(asked, "artifact"), asked.body.superseded_by_id
+    old, new = _requested_record(context, "artifact"), context.body.superseded_by_id
     record = supersede_artifact(
-        asked.hall, old.id, new, actor=asked.actor, key=asked.key, note=asked.body.note
+        context.hall, old.id, new, actor=context.actor, key=context.key, note=context.body.note
     )
     return RouteResult(record_row(record))
 
 
-def deprecate(asked: RouteContext) -> RouteResult:
+def deprecate(context: RouteContext) -> RouteResult:
     """Say that an artifact doesn't hold any more."""
-    old = _named(asked, "artifact")
+    old = _requested_record(context, "artifact")
     record = deprecate_artifact(
-        asked.hall, old.id, actor=asked.actor, key=asked.key, note=asked.body.note
+        context.hall, old.id, actor=context.actor, key=context.key, note=context.body.note
     )
     return RouteResult(record_row(record))
 
 
-def list_versions(asked: RouteContext) -> RouteResult:
+def list_versions(context: RouteContext) -> RouteResult:
     """The versions of an artifact that whoever asks may see, the newest first; they are in the
     ledger alone.
     """
-    record = _named(asked, "artifact")
-    question = question_of(f"/artifacts/{record.id}/versions", asked.query)
-    before = number_in(question, asked.query.cursor) or record.version + 1
-    found = [
-        one
-        for number, one in sorted(
-            asked.core.ledger.recorded.versions(record.id).items(), reverse=True
+    record = _requested_record(context, "artifact")
+    question = question_of(f"/artifacts/{record.id}/versions", context.query)
+    before = number_in(question, context.query.cursor) or record.version + 1
+    versions = [
+        version
+        for version_number, version in sorted(
+            context.core.ledger.recorded.versions(record.id).items(), reverse=True
         )
-        if number < before and sees(asked.viewer, one, asked.hall.whole)
+        if version_number < before and sees(context.viewer, version, context.hall.whole)
     ]
-    shown, pagination = page_of(question, asked.query, found, lambda one: one.version)
-    return RouteResult([record_row(one) for one in shown], pagination)
+    shown, pagination = page_of(question, context.query, versions, lambda version: version.version)
+    return RouteResult([record_row(version) for version in shown], pagination)
 
 
-# -- what waits
-# --------------------------------------------------------------------------------------------------------
+# -- inbox
 
 
 class WaitingQuery(Paged):
@@ -161,20 +158,20 @@ class Acknowledge(Arguments):
     ids: Annotated[tuple[_Ref, ...], Field(min_length=1, max_length=100, fail_fast=True)]
 
 
-def read_inbox(asked: RouteContext) -> RouteResult:
+def read_inbox(context: RouteContext) -> RouteResult:
     """What waits for whoever asks, the newest first."""
-    question = question_of("/inbox", asked.query)
-    include = asked.query.include or ("notifications", "tasks", "reviews")
-    found = inbox(
-        asked.hall,
-        asked.principal.name,
+    question = question_of("/inbox", context.query)
+    include = context.query.include or ("notifications", "tasks", "reviews")
+    waiting = inbox(
+        context.hall,
+        context.principal.name,
         include,
-        asked.query.limit + 1,
-        place_in(question, asked.query.cursor),
-        decides=asked.principal.tier >= TIERS["approve_draft"],
+        context.query.limit + 1,
+        place_in(question, context.query.cursor),
+        decides=context.principal.tier >= TIERS["approve_draft"],
     )
-    shown, pagination = page_of(question, asked.query, found.entries, lambda one: one.id)
-    return RouteResult([_entry_row(one) for one in shown], pagination)
+    shown, pagination = page_of(question, context.query, waiting.entries, lambda entry: entry.id)
+    return RouteResult([_entry_row(entry) for entry in shown], pagination)
 
 
 def _entry_row(entry: InboxEntry) -> Row:
@@ -191,30 +188,30 @@ def _entry_row(entry: InboxEntry) -> Row:
     }
 
 
-def acknowledge_one(asked: RouteContext) -> RouteResult:
+def acknowledge_one(context: RouteContext) -> RouteResult:
     """Be done with a notification."""
-    one = _named(asked, "notification")
-    acknowledge(asked.hall, [one.id], actor=asked.actor, key=asked.key)
-    return RouteResult(record_row(_named(asked, "notification")))
+    notification = _requested_record(context, "notification")
+    acknowledge(context.hall, [notification.id], actor=context.actor, key=context.key)
+    return RouteResult(record_row(_requested_record(context, "notification")))
 
 
-def acknowledge_many(asked: RouteContext) -> RouteResult:
+def acknowledge_many(context: RouteContext) -> RouteResult:
     """Be done with notifications; gives those that were open."""
-    done = acknowledge(asked.hall, asked.body.ids, actor=asked.actor, key=asked.key)
+    done = acknowledge(context.hall, context.body.ids, actor=context.actor, key=context.key)
     return RouteResult({"acknowledged": list(done)})
 
 
-def _named(asked: RouteContext, kind: str) -> Record[Any]:
-    return resolve_ref(asked.hall.store.recorded, asked.path["id"], kind)
+def _requested_record(context: RouteContext, kind: str) -> Record[Any]:
+    return resolve_ref(context.hall.store.recorded, context.path["id"], kind)
 
 
 # -- searches and packs
-# ------------------------------------------------------------------------------------------------
 
 
 class Visitor(TeamSession):
-    """The team's tools for whoever visits a hall: its records, no project, no plugin, and nothing
-    else to search.
+    """Session of the team tools over the replica: records only.
+
+    It has no project, no plugins and no other search targets.
     """
 
     def __init__(self, hall: ReadReplica, actor: Actor) -> None:
@@ -234,19 +231,19 @@ class Visitor(TeamSession):
 
     @contextmanager
     def open(self) -> Iterator[Library]:
-        """The hall."""
+        """Yield the replica."""
         yield self._hall
 
     @contextmanager
     def others(
         self, families: Sequence[str] | None = None
     ) -> Iterator[tuple[list[SearchTarget], list[str]]]:
-        """Nothing."""
+        """Yield no other search targets."""
         yield [], []
 
     @contextmanager
     def code(self) -> Iterator[list[Engine]]:
-        """Nothing."""
+        """Yield no code engines."""
         yield []
 
 
@@ -261,63 +258,73 @@ class SearchRecords(Budgeted):
     cursor: Annotated[str | None, Field(max_length=500)] = None
 
 
-def search(asked: RouteContext) -> RouteResult:
+def search(context: RouteContext) -> RouteResult:
     """Find what there is about something."""
-    body: SearchRecords = asked.body
+    body: SearchRecords = context.body
     types = tuple(body.types or RECORDS)
     fields = {name: getattr(body, name) for name in SearchRecords.model_fields}
     arguments = TeamSearch.model_construct(**{**fields, "types": types})
-    told = _told(asked, search_tool.search(_visitor(asked), arguments, Call(asked.cancel)))
-    cursor = told.content.get("next_cursor", "") if isinstance(told.content, dict) else ""
-    return RouteResult(told.content, Pagination(str(cursor), body.limit), meta=told.meta)
+    result = _result_of(
+        context, search_tool.search(_session_of(context), arguments, Call(context.cancel))
+    )
+    cursor = result.content.get("next_cursor", "") if isinstance(result.content, dict) else ""
+    return RouteResult(result.content, Pagination(str(cursor), body.limit), meta=result.meta)
 
 
-def bootstrap_pack(asked: RouteContext) -> RouteResult:
+def bootstrap_pack(context: RouteContext) -> RouteResult:
     """What somebody new should know."""
-    return _told(asked, packs.get_bootstrap_pack(_visitor(asked), asked.body, Call(asked.cancel)))
+    return _result_of(
+        context, packs.get_bootstrap_pack(_session_of(context), context.body, Call(context.cancel))
+    )
 
 
-def context_pack(asked: RouteContext) -> RouteResult:
+def context_pack(context: RouteContext) -> RouteResult:
     """What matters about one subject."""
-    return _told(asked, packs.get_context_pack(_visitor(asked), asked.body, Call(asked.cancel)))
+    return _result_of(
+        context, packs.get_context_pack(_session_of(context), context.body, Call(context.cancel))
+    )
 
 
-def _visitor(asked: RouteContext) -> Visitor:
-    return Visitor(asked.hall, asked.actor)
+def _session_of(context: RouteContext) -> Visitor:
+    return Visitor(context.hall, context.actor)
 
 
-def _told(asked: RouteContext, answer: Answer) -> RouteResult:
-    said = json.loads(answer.text)
-    return RouteResult(said["data"], meta=said["meta"])
+def _result_of(context: RouteContext, answer: Answer) -> RouteResult:
+    envelope = json.loads(answer.text)
+    return RouteResult(envelope["data"], meta=envelope["meta"])
 
 
 # -- the table
-# ---------------------------------------------------------------------------------------------------------
 
 _ENTRIES: Mapping[str, object] = {"type": "array", "items": _OBJECT}
 
 ROUTES: tuple[Route, ...] = (
-    Route("POST", "/drafts/{id}/approve", "approveDraft", "Publish a draft", approve_draft, "drafts", _OBJECT,
-          body=Approve, keyed=True),
-    Route("POST", "/drafts/{id}/reject", "rejectDraft", "Reject a draft", reject_draft, "drafts", schema_ref(Draft),
-          body=Reject, keyed=True),
-    Route("POST", "/artifacts/{id}/accept", "acceptArtifact", "Accept an artifact", accept, "artifacts", schema_ref(Artifact),
-          body=Accept, keyed=True),
-    Route("POST", "/artifacts/{id}/supersede", "supersedeArtifact", "Supersede an artifact by another one", supersede, "artifacts",
-          schema_ref(Artifact), body=Supersede, keyed=True),
-    Route("POST", "/artifacts/{id}/deprecate", "deprecateArtifact", "Say that an artifact doesn't hold any more", deprecate,
-          "artifacts", schema_ref(Artifact), body=Deprecate, keyed=True),
-    Route("GET", "/artifacts/{id}/versions", "listVersions", "List the versions of an artifact", list_versions, "artifacts",
-          {"type": "array", "items": schema_ref(Artifact)}, query=Paged, listed=True),
-    Route("GET", "/inbox", "readInbox", "Read what waits", read_inbox, "inbox", _ENTRIES, query=WaitingQuery, listed=True),
-    Route("POST", "/notifications/ack", "acknowledgeNotifications", "Be done with notifications", acknowledge_many,
-          "notifications", _OBJECT, body=Acknowledge, keyed=True),
-    Route("POST", "/notifications/{id}/ack", "acknowledgeNotification", "Be done with a notification", acknowledge_one,
-          "notifications", schema_ref(Notification), body=Arguments, keyed=True),
-    Route("POST", "/search", "search", "Find what there is about something", search, "search", _OBJECT, body=SearchRecords,
+    Route("POST", "/drafts/{id}/approve", "approveDraft", "Publish a draft", approve_draft,
+          "drafts", _OBJECT, body=Approve, keyed=True),
+    Route("POST", "/drafts/{id}/reject", "rejectDraft", "Reject a draft", reject_draft, "drafts",
+          schema_ref(Draft), body=Reject, keyed=True),
+    Route("POST", "/artifacts/{id}/accept", "acceptArtifact", "Accept an artifact", accept,
+          "artifacts", schema_ref(Artifact), body=Accept, keyed=True),
+    Route("POST", "/artifacts/{id}/supersede", "supersedeArtifact",
+          "Supersede an artifact by another one", supersede, "artifacts", schema_ref(Artifact),
+          body=Supersede, keyed=True),
+    Route("POST", "/artifacts/{id}/deprecate", "deprecateArtifact",
+          "Say that an artifact doesn't hold any more", deprecate, "artifacts",
+          schema_ref(Artifact), body=Deprecate, keyed=True),
+    Route("GET", "/artifacts/{id}/versions", "listVersions", "List the versions of an artifact",
+          list_versions, "artifacts", {"type": "array", "items": schema_ref(Artifact)}, query=Paged,
           listed=True),
-    Route("POST", "/packs/bootstrap", "bootstrapPack", "Read what somebody new should know", bootstrap_pack, "packs", _OBJECT,
-          body=GetBootstrapPack),
-    Route("POST", "/packs/context", "contextPack", "Read what matters about one subject", context_pack, "packs", _OBJECT,
-          body=GetContextPack),
+    Route("GET", "/inbox", "readInbox", "Read what waits", read_inbox, "inbox", _ENTRIES,
+          query=WaitingQuery, listed=True),
+    Route("POST", "/notifications/ack", "acknowledgeNotifications", "Be done with notifications",
+          acknowledge_many, "notifications", _OBJECT, body=Acknowledge, keyed=True),
+    Route("POST", "/notifications/{id}/ack", "acknowledgeNotification",
+          "Be done with a notification", acknowledge_one, "notifications", schema_ref(Notification),
+          body=Arguments, keyed=True),
+    Route("POST", "/search", "search", "Find what there is about something", search, "search",
+          _OBJECT, body=SearchRecords, listed=True),
+    Route("POST", "/packs/bootstrap", "bootstrapPack", "Read what somebody new should know",
+          bootstrap_pack, "packs", _OBJECT, body=GetBootstrapPack),
+    Route("POST", "/packs/context", "contextPack", "Read what matters about one subject",
+          context_pack, "packs", _OBJECT, body=GetContextPack),
 )  # fmt: skip

@@ -1,8 +1,7 @@
-"""An application over HTTP without the library that carries it: a request comes in as a noun, and
-an answer goes out as another.
+"""Base class of an HTTP application: a request in, a response out, independent of starlette.
 
-It ends HEAD without a body, and forgets who went away before the answer. Which paths there are, and
-who may ask, is the application's.
+It answers HEAD without a body and drops the response of a disconnected client. Paths and access are
+up to the application.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ HEAD = "HEAD"
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """An answer."""
+    """A response."""
 
     status: int
     body: bytes = b""
@@ -37,11 +36,11 @@ class Outgoing:
 
 
 class Gone(Exception):
-    """Whoever asked doesn't wait for the answer any more."""
+    """The client disconnected before the response."""
 
 
 class Incoming:
-    """A request, its body unread."""
+    """A request with its body unread."""
 
     def __init__(self, scope: Scope, receive: Receive) -> None:
         self._scope, self._receive = scope, receive
@@ -49,7 +48,7 @@ class Incoming:
 
     @property
     def method(self) -> str:
-        """What is asked for; HEAD asks for the same as GET, but not to be told it."""
+        """The method, with HEAD reported as GET."""
         return "GET" if self._scope["method"] == HEAD else self._scope["method"]
 
     @property
@@ -62,15 +61,21 @@ class Incoming:
 
     @property
     def network(self) -> str:
-        """Where it comes from, as far as requests are counted together."""
+        """The network that requests are counted by."""
         return network_of(self._scope)
 
     def check_origin(self, *, local: bool) -> None:
-        """Let in what was sent to this server from no other site. Raises: Refused."""
+        """Reject requests with a foreign Host or Origin.
+
+        Raises: HttpError.
+        """
         check_origin(self.headers, local=local)
 
     async def body(self, most: int = MAX_BODY_BYTES) -> bytes:
-        """Its body, as JSON. Raises: Refused, Gone."""
+        """Read the body, which has to be JSON.
+
+        Raises: HttpError, Gone.
+        """
         try:
             return await read_body(Request(self._scope, self._receive), most)
         except ClientDisconnect:
@@ -78,37 +83,42 @@ class Incoming:
 
     @property
     def has_body(self) -> bool:
-        """Whether it says that it has one."""
+        """True where the headers announce a body."""
         return self.headers.get("content-length", "0") != "0" or "transfer-encoding" in self.headers
 
 
 class Application:
-    """ASGI: whatever `respond` answers."""
+    """ASGI application over `respond`."""
 
     async def respond(self, incoming: Incoming) -> Outgoing:
-        """The answer to a request. Raises: Gone, and nothing else."""
+        """Answer a request.
+
+        Raises: Gone, and nothing else.
+        """
         raise NotImplementedError
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
-            await _live(receive, send)
+            await _run_lifespan(receive, send)
         elif scope["type"] == "http":
             try:
-                told = await self.respond(Incoming(scope, receive))
+                outgoing = await self.respond(Incoming(scope, receive))
             except Gone:
                 return
             response = Response(
-                told.body, told.status, {**SAFE_HEADERS, **told.headers}, told.media_type
+                outgoing.body,
+                outgoing.status,
+                {**SAFE_HEADERS, **outgoing.headers},
+                outgoing.media_type,
             )
             if scope["method"] == HEAD:
-                response.body = b""  # its headers tell how long it would have been
+                # The headers keep the length of the omitted body.
+                response.body = b""
             await response(scope, receive, send)
 
 
-async def _live(receive: Receive, send: Send) -> None:
-    """There is nothing to do when a server begins and ends: whoever opened what an application
-    needs closes it.
-    """
+async def _run_lifespan(receive: Receive, send: Send) -> None:
+    """Acknowledge startup and shutdown; the owner of the resources closes them."""
     while True:
         message = await receive()
         if message["type"] == "lifespan.startup":

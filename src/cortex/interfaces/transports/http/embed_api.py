@@ -1,9 +1,9 @@
-"""An embedder as a server of its own: `POST /embed`, `GET /` for its health, `GET /model_info`.
-Programs that know cortex-embed can ask it.
+"""HTTP server for an embedder: `POST /embed`, `GET /` for its health, `GET /model_info`.
 
-The shapes are cortex-embed's, to the letter; what is refused has the form that errors have
-everywhere here. Behind the same guard as the other HTTP servers. Knows no store and no search. Road
-not taken: `/v1/embeddings` as well; whoever speaks that has better servers.
+Compatible with clients of cortex-embed: the shapes are exactly the same. Errors have the form of
+all errors of Cortex. The guard is that of the other HTTP servers. Knows no store and no search.
+
+Road not taken: `/v1/embeddings` as well; better servers exist for that protocol.
 """
 
 from __future__ import annotations
@@ -34,15 +34,18 @@ from cortex.interfaces.transports.thread_pool import ThreadPool, leave_now
 from cortex.toolkit.tool import Call, envelope, unforeseen
 
 EMBED, HEALTH, MODEL = "/embed", "/", "/model_info"
-MAX_TEXTS = 2048  # in one request
-MAX_TOKENS = {"onnx": 256}  # of one text, as far as it is known; what is longer is cut
+# Texts in one request.
+MAX_TEXTS = 2048
+# Tokens of one text by provider, where known; a longer text is truncated.
+MAX_TOKENS = {"onnx": 256}
 USUAL_TOKENS = 512
 THREADS = 4
-DIGITS = 8  # more than a float32 holds
+# More decimals than a float32 holds.
+DIGITS = 8
 
 
 class EmbedService:
-    """ASGI: one embedder below `/`."""
+    """ASGI application that serves one embedder below `/`."""
 
     def __init__(self, embedder: Embedder, stamp: Stamp, site: Site, threads: ThreadPool) -> None:
         self._embedder = embedder
@@ -85,17 +88,18 @@ class EmbedService:
             raise HttpError(404, f"the endpoints are {EMBED}, {HEALTH} and {MODEL}")
         if method != "POST":
             raise HttpError(405, f"send texts to {EMBED} with POST", {"Allow": "POST"})
-        texts, mode = _wanted(await read_body(Request(scope, receive)))
+        texts, mode = _parse_request(await read_body(Request(scope, receive)))
         work = partial(self._embedder.embed, texts, mode)
         rows = await self._threads.run(work, Call()) if texts else np.zeros((0, 0))
         return _json({"embeddings": np.round(rows.astype(np.float64), DIGITS).tolist()})
 
 
 def serve_embedding(embedder: Embedder, site: Site, *, ready: Callable[[int], None]) -> int:
-    """Serve an embedder at the site until a signal, and close it; gives the exit code.
+    """Serve an embedder at the site until a signal, and close it; return the exit code.
 
-    `ready` is told the port once it listens. Raises: NetworkError ADDRESS_REFUSED; what
-    `Embedder.connect` raises.
+    `ready` is called with the port once it listens.
+
+    Raises: NetworkError ADDRESS_REFUSED; the errors of `Embedder.connect`.
     """
     threads = ThreadPool(THREADS)
     try:
@@ -111,8 +115,11 @@ def serve_embedding(embedder: Embedder, site: Site, *, ready: Callable[[int], No
     return 0
 
 
-def _wanted(body: bytes) -> tuple[list[str], EmbedMode]:
-    """The texts and the mode that a body asks for. Raises: Refused."""
+def _parse_request(body: bytes) -> tuple[list[str], EmbedMode]:
+    """Return the texts and the mode of a request body.
+
+    Raises: HttpError.
+    """
     try:
         wanted = read_object(body)
     except ValueError as error:

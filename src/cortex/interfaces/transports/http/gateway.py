@@ -1,10 +1,11 @@
-"""The door of the HTTP server: every request passes it, whatever it is for.
+"""Gateway of the HTTP server, which every request passes.
 
-It refuses, in this order: a Host or Origin that isn't ours (DNS rebinding), a wrong token, too many
-requests, paths that aren't there, and bodies that are no JSON by their type, too large or too late.
-What a body says is judged behind it: by `parse` for MCP, by the API itself for the API. Road not
-taken: the SDK's OAuth layer, which is for servers with users; here is one token for one person or
-team.
+It rejects, in this order: a foreign Host or Origin (DNS rebinding), a wrong token, too many
+requests, unknown paths, and bodies that are not declared as JSON, too large or too late. The
+content of a body is checked behind it: by `parse` for MCP, by the API itself for the API.
+
+Road not taken: the SDK's OAuth layer, which is for servers with users; here is one token for one
+person or team.
 """
 
 from __future__ import annotations
@@ -37,24 +38,29 @@ from cortex.toolkit.tool import envelope
 
 MCP_PATH = "/mcp"
 API_PATH = "/api"
-MESSAGE = "cortex.message"  # in the scope of a POST for MCP: what its body says, as `parse` gave it
-BODY = "cortex.body"  # in the scope of a POST for the API: its body
+# Scope key of a POST for MCP: the parsed body.
+MESSAGE = "cortex.message"
+# Scope key of a POST for the API: the raw body.
+BODY = "cortex.body"
 MAX_BODY_BYTES = 4 * 1024 * 1024
-BODY_SECONDS = 30.0  # for a body to arrive
+# Time limit for receiving a body.
+BODY_SECONDS = 30.0
 MINUTE = 60.0
-MAX_CLIENTS = 4096  # whose requests are counted
+# Clients with a request counter.
+MAX_CLIENTS = 4096
 SAFE_HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Where HTTP is served, and for whom."""
+    """Address, token and rate limit of an HTTP server."""
 
     host: str
     port: int
-    # That every request must carry; empty: none, on loopback only
+    # Token that every request has to carry; empty for none, on loopback only.
     token: str = field(default="", repr=False)
-    rate: int = 0  # requests per minute of one client; 0: any number
+    # Requests per minute of one client; 0 for unlimited.
+    rate: int = 0
 
     @property
     def local(self) -> bool:
@@ -62,7 +68,7 @@ class Site:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address or name stays on this machine."""
+    """True for an address or name of this machine."""
     try:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
@@ -70,23 +76,25 @@ def is_loopback(host: str) -> bool:
 
 
 def check_origin(headers: Headers, *, local: bool) -> None:
-    """Let in what was sent to this server from no other site; `local` is one that listens on
-    loopback alone. Raises: Refused.
+    """Reject requests with a foreign Host or Origin.
+
+    `local` is true for a server that listens on loopback only.
+
+    Raises: HttpError.
     """
     host = headers.get("host", "")
-    if local and not is_loopback(_name(f"//{host}")):
+    if local and not is_loopback(_host_name(f"//{host}")):
         raise HttpError(421, "the Host header names another machine")
-    origins = [_name(origin) for origin in headers.getlist("origin")]
-    if any(origin != _name(f"//{host}") and not is_loopback(origin) for origin in origins):
+    origins = [_host_name(origin) for origin in headers.getlist("origin")]
+    if any(origin != _host_name(f"//{host}") and not is_loopback(origin) for origin in origins):
         raise HttpError(403, "requests from other sites are refused")
 
 
 class Rates:
-    """How many requests each client may still send: a minute's worth at once, then as many as come
-    back evenly over time.
+    """Rate limiter per client: a minute's worth at once, then evenly over time.
 
-    One number per client, the moment at which it will have its whole minute back; the clients seen
-    last are kept.
+    It keeps one number per client, the time at which the whole minute is available again, for the
+    clients seen last.
     """
 
     def __init__(
@@ -95,45 +103,50 @@ class Rates:
         self._rate = rate
         self._most = most
         self._clock = clock
-        self._whole: dict[object, float] = {}  # longest unseen first
+        # Least recently seen first.
+        self._refilled_at: dict[object, float] = {}
 
     def wait(self, client: object, requests: int = 1) -> float:
-        """Count requests; gives 0, or after how many seconds they would be taken (then they aren't
-        counted).
+        """Count requests; return 0, or the seconds to wait if they exceed the limit.
+
+        Requests beyond the limit aren't counted.
         """
         if not self._rate or requests < 1:
             return 0.0
         now = self._clock()
-        before = max(now, self._whole.pop(client, now))
+        before = max(now, self._refilled_at.pop(client, now))
         after = before + min(requests, self._rate) * MINUTE / self._rate
         late = after - now - MINUTE
         taken = late < 0.001
-        self._whole[client] = after if taken else before
-        if len(self._whole) > self._most:
-            del self._whole[next(iter(self._whole))]
+        self._refilled_at[client] = after if taken else before
+        if len(self._refilled_at) > self._most:
+            del self._refilled_at[next(iter(self._refilled_at))]
         return 0.0 if taken else late
 
     def give_back(self, client: object) -> None:
-        """Take back the count of one request."""
-        if client in self._whole:
-            self._whole[client] -= MINUTE / self._rate
+        """Undo the count of one request."""
+        if client in self._refilled_at:
+            self._refilled_at[client] -= MINUTE / self._rate
 
     def __len__(self) -> int:
-        return len(self._whole)
+        return len(self._refilled_at)
 
 
 class Guard:
-    """Judges by its head whether a request may come in: Host, Origin, token, rate."""
+    """Checks the headers of a request: Host, Origin, token, rate."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
         self._rates = Rates(site.rate)
 
     def check(self, scope: Scope) -> None:
-        """Let a request in. Raises: Refused."""
+        """Admit a request.
+
+        Raises: HttpError.
+        """
         headers = Headers(scope=scope)
         check_origin(headers, local=self._site.local)
-        # Who has no token is counted apart, so that guessing shuts nobody else out
+        # Requests without the token are counted apart, so that guessing locks out no other client.
         self.count(scope)
         if not self._admits(headers):
             raise HttpError(
@@ -143,7 +156,10 @@ class Guard:
             )
 
     def count(self, scope: Scope, requests: int = 1) -> None:
-        """Count requests of a client. Raises: Refused, where they are too many."""
+        """Count requests of a client.
+
+        Raises: HttpError where they exceed the rate limit.
+        """
         client = (network_of(scope), self._admits(Headers(scope=scope)))
         if seconds := math.ceil(self._rates.wait(client, requests)):
             error = LimitError(
@@ -154,11 +170,13 @@ class Guard:
             raise HttpError(429, error.message, {"Retry-After": str(seconds)}, error)
 
     def _admits(self, headers: Headers) -> bool:
-        return not self._site.token or _bearer(headers.get("authorization", ""), self._site.token)
+        return not self._site.token or _has_bearer_token(
+            headers.get("authorization", ""), self._site.token
+        )
 
 
 class Door:
-    """ASGI: refuses what may not or can't be served, and hands on the rest with its body read."""
+    """ASGI application that rejects bad requests and passes on the others with their body."""
 
     def __init__(self, mcp: ASGIApp, api: ASGIApp, site: Site) -> None:
         self._mcp = mcp
@@ -201,7 +219,7 @@ class Door:
 
 
 class HttpError(Exception):
-    """A request that isn't served, with its HTTP status."""
+    """A rejected request, with its HTTP status."""
 
     def __init__(
         self,
@@ -216,7 +234,7 @@ class HttpError(Exception):
         self.error = error or NetworkError("REQUEST_REFUSED", message, context={"status": status})
 
     def response(self, is_api: bool) -> Response:
-        """The answer: the form that errors have for the API, around it a JSON-RPC error for MCP."""
+        """Build the response: the API's form of an error, wrapped in JSON-RPC for MCP."""
         body = envelope(self.error)
         if not is_api:
             detail = {
@@ -229,9 +247,12 @@ class HttpError(Exception):
 
 
 async def read_body(request: Request, most: int = MAX_BODY_BYTES) -> bytes:
-    """The body of a request, of so many bytes at most. Raises: Refused."""
+    """Read the body of a request, at most `most` bytes.
+
+    Raises: HttpError.
+    """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    # The types that a page of another site may send without asking are others
+    # A page of another site can't send this type without a CORS preflight.
     if kind != "application/json":
         raise HttpError(415, "send the body as `Content-Type: application/json`")
     declared = request.headers.get("content-length", "")
@@ -257,27 +278,29 @@ async def read_body(request: Request, most: int = MAX_BODY_BYTES) -> bytes:
 
 
 def network_of(scope: Scope) -> str:
-    """Whose requests are counted together: an IPv4 address, or the 64 bits of IPv6 that one
-    customer has at least.
+    """Return the network that requests are counted by.
+
+    It is an IPv4 address, or the 64-bit prefix that an IPv6 customer has at least.
     """
     try:
         address = ipaddress.ip_address(scope["client"][0].partition("%")[0])
-    except (TypeError, ValueError):  # none, or what a proxy made of it
+    # No address, or one that a proxy rewrote.
+    except (TypeError, ValueError):
         return ""
     if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is None:
         return str(ipaddress.IPv6Network((int(address) >> 64 << 64, 64)))
     return str(getattr(address, "ipv4_mapped", None) or address)
 
 
-def _bearer(header: str, token: str) -> bool:
+def _has_bearer_token(header: str, token: str) -> bool:
     scheme, _, given = header.partition(" ")
-    # Headers arrive decoded as latin-1, whatever the client meant by the bytes.
+    # Headers arrive decoded as latin-1, regardless of the encoding of the client.
     return scheme.lower() == "bearer" and hmac.compare_digest(
         given.strip().encode("latin-1"), token.encode()
     )
 
 
-def _name(url: str) -> str:
+def _host_name(url: str) -> str:
     try:
         return urlsplit(url).hostname or ""
     except ValueError:

@@ -1,10 +1,11 @@
-"""The tools as a JSON API: `POST /api/<tool>` with the arguments as an object, `GET /api` for the
-list, and an OpenAPI document.
+"""JSON API of the tools: `POST /api/<tool>`, `GET /api` for the list, an OpenAPI document.
 
 Derived from the same table as MCP, with the same names, arguments and answers; resources and
-prompts are MCP's. Behind the door, so that Host, Origin, token, rate and size are judged. A client
-that goes away cancels its call. Road not taken: reads by GET with query parameters; they would be a
-second spelling of every argument (lists, numbers, objects) for nothing that POST can't do.
+prompts are MCP only. The gateway has checked Host, Origin, token, rate and size. A client that
+disconnects cancels its call.
+
+Road not taken: reads by GET with query parameters; they would be a second spelling of every
+argument (lists, numbers, objects) for nothing that POST can't do.
 """
 
 from __future__ import annotations
@@ -38,11 +39,11 @@ from cortex.toolkit.tool import (
 )
 
 DOCUMENT = "openapi.json"
-META = "Cortex-Meta"  # what is to be said besides the answer, as JSON
+# Response header with the metadata of an answer, as JSON.
+META = "Cortex-Meta"
 MAX_META_CHARACTERS = 4_000
 
-# The HTTP status of errors by code. Of the others, 503 is for those that may be gone later and 500
-# for those that won't.
+# The HTTP status of errors by code. Any other error is 503 if it can be retried, else 500.
 STATUSES: Mapping[str, int] = {
     "ARGUMENT_INVALID": 400,
     "QUERY_EMPTY": 400,
@@ -79,12 +80,12 @@ STATUSES: Mapping[str, int] = {
 
 
 def status_of(code: str) -> int:
-    """The HTTP status that an error of this code is answered with."""
+    """Return the HTTP status for an error code."""
     return STATUSES.get(code, 503 if CODES[code].retryable else 500)
 
 
 class Api:
-    """ASGI: the tools of the families below /api."""
+    """ASGI application that serves the tools of the families below /api."""
 
     def __init__(
         self, families: Sequence[Family], threads: ThreadPool, identity: Identity, *, guarded: bool
@@ -117,8 +118,8 @@ class Api:
         except HttpError as refused:
             response = refused.response(is_api=True)
         except Exception as error:
-            told = unforeseen(error, wanted[:200])
-            response = _failure(envelope(told), told)
+            failure = unforeseen(error, wanted[:200])
+            response = _failure(envelope(failure), failure)
         if response is not None:
             await response(scope, receive, send)
 
@@ -144,7 +145,7 @@ class Api:
     async def _call(
         self, family: Family, tool: Tool, body: bytes, receive: Receive
     ) -> Response | None:
-        """What the tool answers; None where nobody waits for it any more."""
+        """Call a tool; None where the client has disconnected."""
         try:
             arguments = bind(tool, _arguments(tool, body))
         except InputError as error:
@@ -183,9 +184,7 @@ def _arguments(tool: Tool, body: bytes) -> Mapping[str, object]:
 
 
 def _content(answer: Answer) -> str:
-    """The answer as a JSON object: its structure, its text where that is one, or else the text in
-    `text`.
-    """
+    """Render an answer as a JSON object: its structure, its JSON text, or `text`."""
     return _dump(answer.structured) if answer.structured is not None else _object(answer.text)
 
 
@@ -195,12 +194,13 @@ def _object(text: str) -> str:
             read_object(text.encode("utf-8", "replace"))
             return text
     except ValueError:
-        pass  # it only looks like one
+        # The text only looks like an object.
+        pass
     return _dump({"text": text})
 
 
 def _failure(text: str, error: CortexError | None) -> Response:
-    """The family's form of an error, with the status that fits."""
+    """Build the response for an error rendered by its family, with a fitting status."""
     status = status_of(error.code) if error is not None else 500
     seconds = error.context.get("retry_after_seconds") if error is not None else None
     return _json(_object(text), status, {} if seconds is None else {"Retry-After": str(seconds)})

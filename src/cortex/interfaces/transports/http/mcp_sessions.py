@@ -1,6 +1,4 @@
-"""The sessions of HTTP clients, in front of the SDK's: who makes room for whom, and which of them
-may send batches.
-"""
+"""MCP sessions of HTTP clients, in front of the SDK's: eviction, and permission for batches."""
 
 from __future__ import annotations
 
@@ -21,22 +19,23 @@ from cortex.interfaces.transports.mcp.server import BATCH_VERSION
 
 @dataclass(slots=True)
 class _Session:
-    requests: int = 0  # under way
+    # Requests in progress.
+    requests: int = 0
     batches: bool = False
 
 
 class Sessions:
-    """ASGI: at the limit of sessions, the one that has been without a request for longest ends
-    before a new one begins.
+    """ASGI application that ends the least recently used session to make room for a new one.
 
-    Otherwise clients that shake hands and go away would lock out everybody until their sessions
+    Otherwise clients that connect and disappear would lock out all others until their sessions
     expire.
     """
 
     def __init__(self, app: ASGIApp, limit: int) -> None:
         self._app = app
         self._limit = limit
-        self._sessions: dict[str, _Session] = {}  # longest unused first
+        # Least recently used first.
+        self._sessions: dict[str, _Session] = {}
         self._opening = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -49,7 +48,7 @@ class Sessions:
         ):
             await Response(NO_BATCH.line, 400, media_type="application/json")(scope, receive, send)
             return
-        # For the SDK, which counts it as a session until it is refused
+        # The SDK counts it as a session until it is rejected.
         opens = not id and not stateless
 
         async def watch(said: Message) -> None:
@@ -62,7 +61,7 @@ class Sessions:
             await send(said)
 
         self._opening += opens
-        self._use(id, 1)
+        self._count_requests(id, 1)
         try:
             if opens:
                 await self._make_room(scope, receive)
@@ -72,9 +71,9 @@ class Sessions:
                 await self._app(scope, receive, watch)
         finally:
             self._opening -= opens
-            self._use(id, -1)
+            self._count_requests(id, -1)
 
-    def _use(self, id: str, requests: int) -> None:
+    def _count_requests(self, id: str, requests: int) -> None:
         if id in self._sessions:
             session = self._sessions[id] = self._sessions.pop(id)
             session.requests += requests
@@ -84,19 +83,21 @@ class Sessions:
             return
         oldest = next((id for id, session in self._sessions.items() if not session.requests), None)
         if oldest is None:
-            return  # all are at work: the new one is refused
+            # All sessions are in use: the SDK rejects the new one.
+            return
         del self._sessions[oldest]
         ending = {
             **scope,
             "method": "DELETE",
             "headers": [(MCP_SESSION_ID_HEADER.encode(), oldest.encode())],
         }
-        await self._app(ending, replay(b"", receive), _into_nowhere)
+        await self._app(ending, replay(b"", receive), _discard)
 
 
 def _asks_for_batches(message: object) -> bool:
-    """Whether a handshake ends in the revision with batches: the server takes every one that a
-    client may ask for.
+    """True where a handshake negotiates the revision with batches.
+
+    The server accepts every revision that a client may ask for.
     """
     match message:
         case RpcRequest(method="initialize", params={"protocolVersion": version}):
@@ -104,5 +105,5 @@ def _asks_for_batches(message: object) -> bool:
     return False
 
 
-async def _into_nowhere(message: Message) -> None:
+async def _discard(message: Message) -> None:
     pass

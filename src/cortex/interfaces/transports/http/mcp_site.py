@@ -1,7 +1,7 @@
-"""The HTTP server: MCP over streamable HTTP at /mcp and the JSON API at /api, behind one door.
+"""HTTP server: MCP over streamable HTTP at /mcp and the JSON API at /api.
 
-Sessions, streams and revisions of MCP are the SDK's, connections uvicorn's; here both get their
-limits and their end. Without a token only loopback is served.
+The SDK handles sessions, streams and revisions of MCP, uvicorn the connections; this module sets
+their limits and their shutdown. Without a token only loopback is served.
 """
 
 from __future__ import annotations
@@ -37,10 +37,11 @@ def serve_http(
     ready: Callable[[int], None] | None = None,
     identity: Identity = CORTEX,
 ) -> int:
-    """Serve the families at the site's /mcp and /api until a signal, and close them; gives the exit
-    code.
+    """Serve the families at /mcp and /api until a signal, and close them; return the exit code.
 
-    `ready` is told the port once it listens. Raises: NetworkError ADDRESS_REFUSED.
+    `ready` is called with the port once it listens.
+
+    Raises: NetworkError ADDRESS_REFUSED.
     """
     threads = ThreadPool()
     with listen(site) as listener:
@@ -59,8 +60,9 @@ async def serve_http_within(
     stop: asyncio.Event,
     identity: Identity = CORTEX,
 ) -> None:
-    """Serve at a socket inside of a loop that has other things to do, until `stop`; signals are the
-    loop's affair.
+    """Serve at a socket inside a running event loop, until `stop` is set.
+
+    The loop handles the signals.
     """
     http = Guest(config(_app(families, threads, site, identity), proxied=bool(site.token)))
 
@@ -92,7 +94,7 @@ def _app(
 
 
 def serving(site: Site, port: int) -> str:
-    """What people are told once it listens."""
+    """Return the message for the user once the server listens."""
     host = f"[{site.host}]" if ":" in site.host else site.host
     return (
         f"serving MCP at http://{host}:{port}/mcp, and the JSON API at /api; press Ctrl-C to stop"

@@ -1,7 +1,7 @@
-"""The tools as an OpenAPI 3.1 document, made from the table that MCP lists them from.
+"""OpenAPI 3.1 document of the tools, built from the table that MCP lists them from.
 
-It knows schemas and descriptions, not how a call is answered; which statuses errors have is told to
-it.
+It knows schemas and descriptions, not the handling of calls; the caller supplies the statuses of
+errors.
 """
 
 from __future__ import annotations
@@ -13,15 +13,24 @@ from cortex.toolkit.tool import Family, Tool, input_schema, spell
 
 OPENAPI = "3.1.0"
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-# What the door and the API itself refuse, beside the errors of the tools.
+# Rejections by the gateway and the API itself, besides the errors of the tools.
 REFUSALS: Mapping[int, str] = {
     400: "The body is empty or no JSON object, or an argument doesn't fit.",
     401: "The token is missing or wrong.",
-    403: "The request comes from another site, the file is none that may be read, or nothing of the kind may be written.",
-    404: "There is no such tool (`ARGUMENT_INVALID`), file, workspace, source, document, memory or record.",
+    403: (
+        "The request comes from another site, the file is none that may be read, or nothing of "
+        "the kind may be written."
+    ),
+    404: (
+        "There is no such tool (`ARGUMENT_INVALID`), file, workspace, source, document, memory "
+        "or record."
+    ),
     405: "The path wants another method.",
     408: "The body did not arrive in time.",
-    409: "Another run is under way, the record was changed meanwhile, or the key stands for another write.",
+    409: (
+        "Another run is under way, the record was changed meanwhile, or the key stands for "
+        "another write."
+    ),
     413: "The body is too large.",
     415: "The body isn't sent as `application/json`.",
     421: "The Host header names another machine.",
@@ -56,7 +65,7 @@ ERROR: Mapping[str, object] = {
 
 
 def list_tools(families: Sequence[Family], *, dotted: bool) -> list[dict[str, object]]:
-    """Every tool in short, in the order of the table."""
+    """Summarize every tool, in the order of the table."""
     return [
         {
             "name": name,
@@ -79,8 +88,10 @@ def describe(
     guarded: bool,
     document: str,
 ) -> dict[str, object]:
-    """The document; `statuses` are those of errors by code, `guarded` is whether every request
-    needs the token.
+    """Build the document.
+
+    `statuses` are the statuses of errors by code; `guarded` is true where every request needs the
+    token.
     """
     paths: dict[str, object] = {
         API_PATH: {"get": _page("listTools", "List the tools", _LIST)},
@@ -99,7 +110,10 @@ def describe(
         "info": {
             "title": "Cortex",
             "version": version,
-            "description": "The tools of Cortex, each with its arguments as a JSON object and its answer as another.",
+            "description": (
+                "The tools of Cortex, each with its arguments as a JSON object and its answer "
+                "as another."
+            ),
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "security": [{"token": []}] if guarded else [],
@@ -176,7 +190,7 @@ def _refusals() -> dict[str, object]:
 
 
 def _errors(statuses: Mapping[str, int]) -> dict[str, object]:
-    found: dict[str, object] = {}
+    responses: dict[str, object] = {}
     for status, meaning in REFUSALS.items():
         codes = ", ".join(f"`{code}`" for code, other in statuses.items() if other == status)
         response: dict[str, object] = {
@@ -187,8 +201,8 @@ def _errors(statuses: Mapping[str, int]) -> dict[str, object]:
             response["headers"] = {
                 "Retry-After": {"description": "Seconds.", "schema": {"type": "integer"}}
             }
-        found[f"Error{status}"] = response
-    return found
+        responses[f"Error{status}"] = response
+    return responses
 
 
 def _json(schema: Mapping[str, object]) -> dict[str, object]:

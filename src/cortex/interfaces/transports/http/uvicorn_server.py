@@ -1,7 +1,6 @@
-"""Connections of the HTTP servers: where they listen, and the limits and the end that uvicorn is
-given.
+"""Sockets and uvicorn servers for HTTP, with their limits and their shutdown.
 
-Knows no path and no protocol above HTTP; who may ask is `http_door.py`'s. Without a token only
+Knows no path and no protocol above HTTP; `gateway` decides about access. Without a token only
 loopback is listened on.
 """
 
@@ -24,10 +23,12 @@ from cortex.interfaces.transports.http.gateway import Site
 from cortex.interfaces.transports.thread_pool import leave_soon
 
 MAX_CONNECTIONS = 512
-HEAD_SECONDS = 10.0  # for the head of a request to arrive
-# That may say for whom they ask, where there is a token: without one nobody may
+# Time limit for receiving the headers of a request.
+HEAD_SECONDS = 10.0
+# Proxies that may forward a client address, if a token is set.
 PROXIES = ["127.0.0.1", "::1"]
-GRACE_SECONDS = 0.2  # for answers under way when a signal comes
+# Time for responses in progress when a signal arrives.
+GRACE_SECONDS = 0.2
 
 
 def config(
@@ -38,8 +39,10 @@ def config(
     grace: float = GRACE_SECONDS,
     tls: tuple[Path, Path] | None = None,
 ) -> uvicorn.Config:
-    """How uvicorn is to serve an app; `proxied` lets a proxy on this machine say for whom it asks,
-    `tls` are a certificate and its key.
+    """Build the uvicorn configuration for an application.
+
+    `proxied` lets a proxy on this machine forward the client address; `tls` are a certificate and
+    its key.
     """
     return uvicorn.Config(
         app,
@@ -53,18 +56,17 @@ def config(
         proxy_headers=proxied,
         forwarded_allow_ips=PROXIES,
         limit_concurrency=MAX_CONNECTIONS,
-        timeout_graceful_shutdown=grace,  # pyright: ignore[reportArgumentType]  a float works and 1 is too long
+        # A float works, and 1 is too long.
+        timeout_graceful_shutdown=grace,  # pyright: ignore[reportArgumentType]
         ssl_certfile=tls[0] if tls else None,
         ssl_keyfile=tls[1] if tls else None,
     )
 
 
 class _Connection(H11Protocol):
-    """A connection that is closed when it begins a request and doesn't come to the end of its head
-    in time.
-    """
+    """Connection that is closed if the headers of a request don't arrive in time."""
 
-    _late: asyncio.TimerHandle | None = None
+    _head_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -72,32 +74,31 @@ class _Connection(H11Protocol):
         # client's acknowledgement. asyncio does it only for sockets that were made with the
         # protocol's number.
         transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._watch()
+        self._update_timer()
 
     def handle_events(self) -> None:
         super().handle_events()
-        self._watch()
+        self._update_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._forget()
+        self._cancel_timer()
         super().connection_lost(exc)
 
-    def _watch(self) -> None:
+    def _update_timer(self) -> None:
         if self.cycle is not None and not self.cycle.response_complete:
-            self._forget()
-        elif self._late is None:  # whoever sends a byte now and then gets no more time
-            self._late = self.loop.call_later(HEAD_SECONDS, self.transport.close)
+            self._cancel_timer()
+        # A byte now and then doesn't extend the time.
+        elif self._head_timer is None:
+            self._head_timer = self.loop.call_later(HEAD_SECONDS, self.transport.close)
 
-    def _forget(self) -> None:
-        if self._late is not None:
-            self._late.cancel()
-            self._late = None
+    def _cancel_timer(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
 
 
 class Uvicorn(uvicorn.Server):
-    """uvicorn that ends on a signal with exit code 0, where the original raises the signal once
-    more.
-    """
+    """uvicorn server that exits with code 0 on a signal; the original raises the signal again."""
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         leave_soon()
@@ -105,8 +106,9 @@ class Uvicorn(uvicorn.Server):
 
 
 class Patient(uvicorn.Server):
-    """uvicorn that answers what is under way when a signal comes, and ends with exit code 0; at a
-    second one at once.
+    """uvicorn server that answers requests in progress on a signal, then exits with code 0.
+
+    A second signal ends it at once.
     """
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
@@ -115,7 +117,7 @@ class Patient(uvicorn.Server):
 
 
 class Guest(uvicorn.Server):
-    """uvicorn that leaves signals alone."""
+    """uvicorn server that leaves signals to the event loop."""
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:
@@ -123,10 +125,9 @@ class Guest(uvicorn.Server):
 
 
 def listen(site: Site) -> socket.socket:
-    """A listening socket.
+    """Open a listening socket for a site.
 
-    Raises: NetworkError ADDRESS_REFUSED, where others could reach it without a token, or it is
-    taken.
+    Raises: NetworkError ADDRESS_REFUSED where it is reachable by others without a token, or taken.
     """
     if not site.token and not site.local:
         raise NetworkError(
@@ -140,9 +141,9 @@ def listen(site: Site) -> socket.socket:
 
 
 def listen_on(host: str, port: int) -> socket.socket:
-    """A listening socket, whoever can reach it.
+    """Open a listening socket, without access checks.
 
-    Raises: NetworkError ADDRESS_REFUSED, where the address is taken or none.
+    Raises: NetworkError ADDRESS_REFUSED where the address is taken or invalid.
     """
     name = host.strip("[]")
     try:

@@ -1,13 +1,14 @@
-"""One MCP connection over lines: any source of lines, any sink for them, both protocol eras, and an
-orderly end.
+"""One MCP connection over lines: any source and sink, both protocol eras, orderly shutdown.
 
-The SDK's dispatcher does correlation, cancellation and revisions; here each request is led to the
-era that it speaks: the handshake's session, the stateless envelope of 2026-07-28, or (without
+The SDK's dispatcher does correlation, cancellation and revisions. This module routes each request
+to its protocol era: the session of the handshake, the stateless envelope of 2026-07-28, or (without
 either, as a shell pipe sends it) the latest handshake revision. The answers to a batch are sent
-together. At the end of the source, what was asked is answered first. It knows neither stdin nor
-sockets. Roads not taken: the SDK's own loop, which cancels what runs when the source ends and
-refuses requests without a handshake; memory streams between lines and dispatcher, which cost a
-change of tasks for each message.
+together. When the source ends, pending requests are answered first. It knows neither stdin nor
+sockets.
+
+Roads not taken: the SDK's own loop, which cancels running requests when the source ends and refuses
+requests without a handshake; memory streams between lines and dispatcher, which cost a task switch
+per message.
 """
 
 from __future__ import annotations
@@ -46,18 +47,21 @@ from cortex.toolkit.tool import unforeseen
 
 log = logging.getLogger(__name__)
 
-MAX_WAITING = 1000  # requests of one connection that are not answered yet; reading pauses above
-DRAIN_SECONDS = 60.0  # for answers still owed when the source has ended
+# Pending requests of one connection; reading pauses above.
+MAX_WAITING = 1000
+# Time for pending answers after the source has ended.
+DRAIN_SECONDS = 60.0
 
-# Takes one line without its newline, in the order of the calls; raises OSError once the peer is
-# gone. Where the wait for it is cancelled, the line is written all the same.
+# Writes one line, given without its newline, in the order of the calls; raises OSError once the
+# peer is gone. Cancelling the wait doesn't cancel the write.
 Sink = Callable[[bytes], Awaitable[None]]
 Params = Mapping[str, Any] | None
 
 
 async def serve_lines(server: Server[Any], source: AsyncIterable[bytes | None], sink: Sink) -> None:
-    """Serve one connection until the source ends or the sink breaks; None in the source is a line
-    that was too long.
+    """Serve one connection until the source ends or the sink breaks.
+
+    None in the source stands for a line that was too long.
     """
     with anyio.CancelScope() as connection:
 
@@ -68,12 +72,12 @@ async def serve_lines(server: Server[Any], source: AsyncIterable[bytes | None], 
                 log.debug("the peer is gone")
                 connection.cancel()
 
-        await _converse(server, source, _Owed(say))
+        await _dispatch(server, source, _Owed(say))
 
 
 @dataclass(slots=True, eq=False)
 class _Reply:
-    """What a line is answered with, once none of its requests waits any more."""
+    """Answer to a line, sent once all of its requests are answered."""
 
     waiting: int
     answers: list[bytes]
@@ -84,29 +88,30 @@ class _Reply:
 
 
 class _Owed(ObjectSendStream[SessionMessage]):
-    """What the session says, on its way to the peer: answers when the line that asked is answered
-    whole, all else at once.
+    """Send stream to the peer that holds back answers until their whole line is answered.
+
+    Everything else is sent at once.
     """
 
     def __init__(self, say: Sink) -> None:
         self.say = say
-        # By the id of a request; a peer may use one several times
+        # By request id; a peer may use an id several times.
         self._replies: dict[int | str, list[_Reply]] = {}
         self._count = 0
         self._fewer = anyio.Event()
 
     async def add(self, id: int | str, reply: _Reply) -> None:
-        """Note a request; waits while there are too many."""
+        """Register a request; wait while too many are pending."""
         await self._below(MAX_WAITING)
         self._count += 1
         self._replies.setdefault(id, []).append(reply)
 
     async def settled(self) -> None:
-        """Wait until nothing is owed."""
+        """Wait until no answer is pending."""
         await self._below(1)
 
     async def settle(self, id: int | str, reply: _Reply, answer: bytes = b"") -> None:
-        """Note that a request has its answer, or none since the peer cancelled it."""
+        """Complete a request with its answer, or with none if the peer cancelled it."""
         self._replies[id].remove(reply)
         if not self._replies[id]:
             del self._replies[id]
@@ -122,7 +127,7 @@ class _Owed(ObjectSendStream[SessionMessage]):
 
     async def send(self, item: SessionMessage) -> None:
         message = item.message
-        line = _line(message)
+        line = _encode(message)
         if (
             isinstance(message, wire.JSONRPCResponse | wire.JSONRPCError)
             and message.id in self._replies
@@ -141,7 +146,7 @@ class _Owed(ObjectSendStream[SessionMessage]):
 
 
 class _Incoming(ObjectReceiveStream[SessionMessage | Exception]):
-    """Messages as the dispatcher wants them."""
+    """Receive stream of messages for the dispatcher."""
 
     def __init__(self, messages: AsyncGenerator[SessionMessage, None]) -> None:
         self._messages = messages
@@ -159,7 +164,7 @@ class _Incoming(ObjectReceiveStream[SessionMessage | Exception]):
 async def _messages(
     source: AsyncIterable[bytes | None], owed: _Owed, batches: Callable[[], bool]
 ) -> AsyncGenerator[SessionMessage, None]:
-    """Judge every line: hand on what is a message, answer what is none; ends when all is answered."""
+    """Parse every line: yield messages, answer invalid input; end when all is answered."""
     async for line in source:
         message = parse(line)
         if isinstance(message, RpcBatch) and not batches():
@@ -189,12 +194,13 @@ async def _messages(
                     )
                 case Refusal():
                     pass
-    with anyio.move_on_after(DRAIN_SECONDS):  # perhaps the peer doesn't read
+    # The peer may not read its answers.
+    with anyio.move_on_after(DRAIN_SECONDS):
         await owed.settled()
 
 
-async def _converse(server: Server[Any], source: AsyncIterable[bytes | None], owed: _Owed) -> None:
-    """Run the SDK's dispatcher, leading each request to the era that it speaks."""
+async def _dispatch(server: Server[Any], source: AsyncIterable[bytes | None], owed: _Owed) -> None:
+    """Run the SDK's dispatcher and route each request to its protocol era."""
     async with server.lifespan(server) as state:
         messages = _messages(source, owed, lambda: session.protocol_version == BATCH_VERSION)
         # `initialize` in line: a client may send its next request without waiting for the answer.
@@ -240,15 +246,16 @@ def _has_envelope(params: Params) -> bool:
     return isinstance(meta, Mapping) and wire.PROTOCOL_VERSION_META_KEY in meta
 
 
-def _line(message: wire.JSONRPCMessage) -> bytes:
+def _encode(message: wire.JSONRPCMessage) -> bytes:
     try:
         return message.model_dump_json(by_alias=True, exclude_unset=True).encode()
-    except Exception as error:  # one answer that can't be written must not end the connection
+    # An answer that can't be encoded must not end the connection.
+    except Exception as error:
         failure = unforeseen(error, "writing an answer")
         if isinstance(message, wire.JSONRPCNotification | wire.JSONRPCRequest):
             return b""
         reply = wire.ErrorData(code=wire.INTERNAL_ERROR, message=failure.message)
-        return _line(wire.JSONRPCError(jsonrpc="2.0", id=message.id, error=reply))
+        return _encode(wire.JSONRPCError(jsonrpc="2.0", id=message.id, error=reply))
 
 
 def _dict(params: Params) -> dict[str, Any] | None:

@@ -1,11 +1,11 @@
-"""Families as an MCP server: lists, calls, reads and prompts on the SDK's low-level server, the
-same for every transport.
+"""MCP server for families: lists, calls, reads and prompts, the same for every transport.
 
-Translation only: what a tool does is in families/, how it is described in tools.py. Errors take two
-roads. Where a request doesn't fit (unknown tool, arguments outside the schema) it is a JSON-RPC
-error; what goes wrong inside a tool is an answer with `isError`, in the family's own form, unless
-the family's contract has a JSON-RPC error for it. Road not taken: the SDK's MCPServer, which
-answers bad arguments with `isError` too.
+Translation only, on the SDK's low-level server: `families` implement the tools and `toolkit.tool`
+describes them. Errors take two ways. An invalid request (unknown tool, arguments outside the
+schema) is a JSON-RPC error; a failure inside a tool is an answer with `isError`, in the family's
+own form, unless the family's contract has a JSON-RPC error for it.
+
+Road not taken: the SDK's MCPServer, which answers bad arguments with `isError` too.
 """
 
 from __future__ import annotations
@@ -47,21 +47,26 @@ from cortex.toolkit.tool import (
 log = logging.getLogger(__name__)
 
 DISTRIBUTION = "cortex-context"
-BATCH_VERSION = "2025-03-26"  # the one revision with batches
-CLIENT_CHARACTERS = 80  # of how a client calls itself
-RESOURCE_NOT_FOUND = -32002  # of the revisions with a handshake; later ones say INVALID_PARAMS
+# The only revision with batches.
+BATCH_VERSION = "2025-03-26"
+# Characters of a client's name and version.
+CLIENT_CHARACTERS = 80
+# In revisions with a handshake; later ones use INVALID_PARAMS.
+RESOURCE_NOT_FOUND = -32002
 
 Context = ServerRequestContext[Any, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """How a server calls itself and its tools; an empty version is the installed one."""
+    """Name of a server and spelling of its tools; an empty version is the installed one."""
 
     name: str = "cortex"
     version: str = ""
-    dotted: bool = False  # tools are listed with the dots of their names
-    trace: Callable[[str, str], None] | None = None  # as `Call` has it
+    # True to list tools with the dots of their names.
+    dotted: bool = False
+    # The trace function of `Call`.
+    trace: Callable[[str, str], None] | None = None
 
 
 CORTEX = Identity()
@@ -70,7 +75,7 @@ CORTEX = Identity()
 def make_server(
     families: Sequence[Family], threads: ThreadPool, identity: Identity = CORTEX
 ) -> Server[Any]:
-    """An SDK server that offers what the families hold, in their order."""
+    """Build an SDK server that offers the contents of the families, in their order."""
     # The SDK warns of every odd message; a client that doesn't read our stderr would block us with
     # a full pipe.
     logging.getLogger("mcp").setLevel(logging.ERROR)
@@ -91,7 +96,8 @@ def make_server(
         on_list_prompts=surface.list_prompts if prompts else None,
         on_get_prompt=surface.get_prompt if prompts else None,
     )
-    server.middleware[:] = [_explain]  # in place of the SDK's tracing: there is no telemetry
+    # Replaces the SDK's tracing: there is no telemetry.
+    server.middleware[:] = [_translate_errors]
     return server
 
 
@@ -104,8 +110,10 @@ class _Surface:
         self._trace = identity.trace
         everything = [resource for family in families for resource in family.resources]
         self._tools = [_tool(tool, identity.dotted) for family in families for tool in family.tools]
-        self._resources = [_resource(one, uri) for one in everything if (uri := fixed_uri(one))]
-        self._templates = [_template(one) for one in everything if one.template]
+        self._resources = [
+            _resource(resource, uri) for resource in everything if (uri := fixed_uri(resource))
+        ]
+        self._templates = [_template(resource) for resource in everything if resource.template]
         self._prompts = {prompt.name: prompt for family in families for prompt in family.prompts}
 
     def schema(self, name: str) -> Mapping[str, Any] | None:
@@ -157,14 +165,14 @@ class _Surface:
     ) -> wire.ReadResourceResult:
         uri = str(params.uri)
         try:
-            found = find_resource(self._families, uri)
+            match = find_resource(self._families, uri)
         except InputError as error:
             raise MCPError(wire.INVALID_PARAMS, well_formed(error.message), {"uri": uri}) from None
-        if found is None:
+        if match is None:
             raise MCPError(
                 _not_found(context), f"no resource has the address {uri[:200]!r}", {"uri": uri}
             )
-        family, resource, variables = found
+        family, resource, variables = match
         call = _call(context)
         try:
             text = await self._threads.run(
@@ -211,8 +219,8 @@ class _Surface:
         return wire.GetPromptResult(description=prompt.description, messages=[message])
 
 
-async def _explain(ctx: Context, call_next: CallNext) -> HandlerResult:
-    """Say what is wrong with params that don't fit a method, and hide what nobody foresaw."""
+async def _translate_errors(ctx: Context, call_next: CallNext) -> HandlerResult:
+    """Explain params that don't fit a method, and hide unexpected errors."""
     try:
         return await call_next(ctx)
     except ValidationError as error:
@@ -241,7 +249,7 @@ def _call(context: Context) -> Call:
 
 
 def _client(context: Context) -> str:
-    """Name and version of the client, as it says them: a line that is short enough to be kept."""
+    """Return name and version of the client as one short, printable line."""
     params = context.session.client_params
     text = f"{params.client_info.name} {params.client_info.version}".strip() if params else ""
     return "".join(letter for letter in well_formed(text) if letter.isprintable())[
@@ -314,13 +322,14 @@ def _not_found(context: Context) -> int:
 
 
 def _read_error(context: Context, family: Family, error: CortexError) -> MCPError:
-    """A resource has no `isError`: what went wrong is a JSON-RPC error, with the family's form of
-    it as data.
+    """Build the JSON-RPC error for a failed resource read, with the family's form as data.
+
+    A resource has no `isError`.
     """
     match error:
         case FileError(code="FILE_NOT_FOUND"):
             code = _not_found(context)
-        # A workspace that nobody knows is a wrong parameter too
+        # An unknown workspace is a wrong parameter, too.
         case InputError() | FileError() | ConfigError():
             code = wire.INVALID_PARAMS
         case _:

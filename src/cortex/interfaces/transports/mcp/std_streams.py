@@ -1,9 +1,9 @@
-"""The process's own stdin and stdout as lines, out of reach of any stray print.
+"""Lines over the process's own stdin and stdout, protected from stray prints.
 
-Reading and writing are a daemon thread each, because a blocked read of stdin can't be cancelled and
-a client that doesn't read must not stop the loop. Threads and loop hand over through plain queues:
-what the async libraries offer for it takes twice the time. It knows nothing of what the lines say
-and works the same on Windows.
+Reading and writing have a daemon thread each, because a blocked read of stdin can't be cancelled
+and a client that doesn't read must not stop the loop. Threads and loop communicate through plain
+queues: the facilities of the async libraries take twice the time. It knows nothing about the
+content of the lines and works the same on Windows.
 """
 
 from __future__ import annotations
@@ -22,36 +22,39 @@ from cortex.interfaces.transports.thread_pool import soon
 log = logging.getLogger(__name__)
 
 CHUNK_BYTES = 65_536
-CHUNKS_AHEAD = 2  # read before the loop has taken them
+# Chunks that are read before the loop has taken them.
+CHUNKS_AHEAD = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Stdio:
-    """Private descriptors of what was stdin and stdout."""
+    """Private descriptors of the original stdin and stdout."""
 
     read: int
     write: int
 
 
 def claim() -> Stdio:
-    """Take stdin and stdout for the protocol: from now on `print` goes to stderr, and children read
-    nothing.
+    """Take over stdin and stdout for the protocol.
+
+    From now on `print` goes to stderr, and child processes read nothing.
     """
     if sys.stdout is not None:
         sys.stdout.flush()
-    taken = Stdio(os.dup(0), os.dup(1))
-    nowhere = os.open(os.devnull, os.O_RDWR)
-    os.dup2(nowhere, 0)
+    claimed = Stdio(os.dup(0), os.dup(1))
+    devnull = os.open(os.devnull, os.O_RDWR)
+    os.dup2(devnull, 0)
     try:
         os.dup2(2, 1)
-    except OSError:  # started without a stderr
-        os.dup2(nowhere, 1)
-    os.close(nowhere)
-    return taken
+    # The process was started without a stderr.
+    except OSError:
+        os.dup2(devnull, 1)
+    os.close(devnull)
+    return claimed
 
 
 async def chunks(stdio: Stdio) -> AsyncIterator[bytes]:
-    """What arrives on stdin, as it arrives, until its end."""
+    """Yield the bytes of stdin as they arrive, until its end."""
     arrived: asyncio.Queue[bytes] = asyncio.Queue()
     room = threading.Semaphore(CHUNKS_AHEAD)
     pump = (stdio.read, room, asyncio.get_running_loop(), arrived.put_nowait)
@@ -67,7 +70,7 @@ def _pump(
     loop: asyncio.AbstractEventLoop,
     put: Callable[[bytes], None],
 ) -> None:
-    """Read and hand over one chunk after the other; an empty one is the end."""
+    """Read chunks and hand them to the loop; an empty one is the end."""
     chunk = b"more"
     while chunk:
         room.acquire()
@@ -81,10 +84,10 @@ def _pump(
 
 
 def writing(stdio: Stdio) -> Callable[[bytes], Awaitable[None]]:
-    """A function that writes a line to stdout, whole and after those before, even if nobody waits
-    for it to be written.
+    """Return a function that writes whole lines to stdout, in order.
 
-    It raises OSError once nobody reads.
+    A line is written even if the wait for it is cancelled. The function raises OSError once the
+    reader is gone.
     """
     loop = asyncio.get_running_loop()
     lines: queue.SimpleQueue[tuple[bytes, asyncio.Future[None]]] = queue.SimpleQueue()
@@ -105,7 +108,7 @@ def _write(
     lines: queue.SimpleQueue[tuple[bytes, asyncio.Future[None]]],
     loop: asyncio.AbstractEventLoop,
 ) -> None:
-    """Write one line after the other for as long as there is a loop that has some."""
+    """Write lines for as long as the loop runs."""
     alive = True
     while alive:
         line, written = lines.get()
@@ -114,10 +117,10 @@ def _write(
             _write_all(descriptor, line + b"\n")
         except OSError as error:
             failed = error
-        alive = soon(loop, _settle, written, failed)
+        alive = soon(loop, _complete, written, failed)
 
 
-def _settle(written: asyncio.Future[None], failed: OSError | None) -> None:
+def _complete(written: asyncio.Future[None], failed: OSError | None) -> None:
     if written.cancelled():
         return
     if failed is None:

@@ -1,6 +1,4 @@
-"""MCP on stdin and stdout: `serve_stdio` runs until the client closes stdin, goes away or sends a
-signal, and exits 0.
-"""
+"""MCP on stdin and stdout, until the client closes stdin, disappears or sends a signal."""
 
 from __future__ import annotations
 
@@ -26,10 +24,10 @@ from cortex.toolkit.tool import Family
 def serve_stdio(
     families: Sequence[Family], stdio: Stdio | None = None, identity: Identity = CORTEX
 ) -> int:
-    """Serve the families to the client at stdin and stdout and close them; gives the exit code.
+    """Serve the families on stdin and stdout and close them; return the exit code.
 
-    `stdio` is what `stdio.claim()` gave, for a caller that claimed early so that opening the
-    families could not print.
+    `stdio` comes from `claim()`, for a caller that claimed early so that opening the families could
+    not print.
     """
     threads = ThreadPool()
     anyio.run(_serve, make_server(families, threads, identity), stdio or claim())
@@ -40,21 +38,24 @@ async def _serve(server: Server[Any], stdio: Stdio) -> None:
     loop = asyncio.get_running_loop()
     with anyio.CancelScope() as scope, _woken_by_signals(loop):
 
-        def stop(number: int, frame: FrameType | None) -> None:
+        def stop(signum: int, frame: FrameType | None) -> None:
             leave_soon()
-            with suppress(RuntimeError):  # the loop has ended: the end is under way
+            # The loop has ended already.
+            with suppress(RuntimeError):
                 loop.call_soon_threadsafe(scope.cancel)
 
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, stop)
+        for signum in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(signum, stop)
         await serve_lines(server, split_lines(chunks(stdio)), writing(stdio))
-        leave_soon()  # a line that nobody reads still holds its thread
+        # An unread line still blocks the writer thread.
+        leave_soon()
 
 
 @contextmanager
 def _woken_by_signals(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
-    """Let every signal wake the loop: one that comes just before the loop goes to sleep would wait
-    until something else does.
+    """Let every signal wake the loop.
+
+    A signal just before the loop goes to sleep would otherwise wait for the next event.
     """
     near, far = socket.socketpair()
     with near, far:
@@ -62,7 +63,8 @@ def _woken_by_signals(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
         far.setblocking(False)
         try:
             loop.add_reader(near, near.recv, 64)
-        except NotImplementedError:  # Windows, where the loop sees to it
+        # On Windows the loop does this itself.
+        except NotImplementedError:
             yield
             return
         before = signal.set_wakeup_fd(far.fileno(), warn_on_full_buffer=False)

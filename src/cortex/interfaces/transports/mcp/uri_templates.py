@@ -1,9 +1,10 @@
-"""Resource addresses: which resource a URI names, and with which variables.
+"""Resource URIs: the resource that a URI names, and its variables.
 
 Templates are those of RFC 6570 that we publish: `{name}`, `{+name}` and a trailing `{?a,b}`.
 Matching is laxer than expansion: clients write `codeindex://file/src/a.py/chunks` as well as
-`src%2Fa.py`, so a variable reaches over plain slashes too. Road not taken: the SDK's strict
-matcher, which knows no resource where somebody wrote a slash or a comma unencoded.
+`src%2Fa.py`, so a variable matches plain slashes, too.
+
+Road not taken: the SDK's strict matcher, which finds no resource for an unencoded slash or comma.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _EXPRESSION = re.compile(r"\{([+?]?)([\w,]+)\}")
 def find_resource(
     families: Sequence[Family], uri: str
 ) -> tuple[Family, Resource, Mapping[str, str]] | None:
-    """The resource that a URI names, or None.
+    """Return the resource that a URI names, or None.
 
     Raises: InputError for a query parameter that the resource doesn't know.
     """
@@ -33,33 +34,33 @@ def find_resource(
     for family in families:
         for resource in family.resources:
             pattern, parameters = _pattern(resource.uri)
-            if found := pattern.fullmatch(path):
+            if match := pattern.fullmatch(path):
                 variables = {
                     name: unquote(value, errors="replace")
-                    for name, value in found.groupdict().items()
+                    for name, value in match.groupdict().items()
                 }
                 return family, resource, variables | _query(query, parameters)
     return None
 
 
 def fixed_uri(resource: Resource) -> str | None:
-    """The address of a resource that needs no variable: the template without its optional query."""
+    """Return the URI of a resource without variables, less its optional query."""
     bare = re.sub(r"\{\?[\w,]+\}$", "", resource.uri)
     return None if "{" in bare else bare
 
 
 @cache
 def _pattern(template: str) -> tuple[re.Pattern[str], tuple[str, ...]]:
-    """A template as an expression for what is before the `?`, and the names that may come after it."""
-    expression, parameters, at = "", (), 0
+    """Compile a template into a pattern for the path and the names of query parameters."""
+    expression, parameters, position = "", (), 0
     for part in _EXPRESSION.finditer(template):
-        expression += re.escape(template[at : part.start()])
+        expression += re.escape(template[position : part.start()])
         if part[1] == "?":
             parameters = tuple(part[2].split(","))
         else:
             expression += f"(?P<{part[2]}>.+)"
-        at = part.end()
-    return re.compile(expression + re.escape(template[at:]), re.DOTALL), parameters
+        position = part.end()
+    return re.compile(expression + re.escape(template[position:]), re.DOTALL), parameters
 
 
 def _query(query: str, known: tuple[str, ...]) -> dict[str, str]:
