@@ -20,7 +20,7 @@ from cortex.base.types import Memory
 from cortex.families.chunkfiles.pool import ChunkIndexPool
 from cortex.families.memory.writer import add
 from cortex.families.team.writes.create import create
-from cortex.interfaces.assembly.families import SharedResources, ask, open_families
+from cortex.interfaces.assembly.families import SharedResources, open_families, resolve_request
 from cortex.interfaces.assembly.pool import engine_pool
 from cortex.interfaces.transports.mcp.server import make_server
 from cortex.interfaces.transports.thread_pool import ThreadPool
@@ -50,7 +50,7 @@ class Bench:
     def families(self, *names: str) -> Iterator[list[Family]]:
         variables = {"CORTEX_HOME": str(self.home), "CORTEX_INDEXING_WORKERS": "1"}
         lenders = SharedResources(engine_pool(keep=True), ChunkIndexPool(watch=False))
-        families, _ = open_families(ask(names, [], variables, self.root), lenders, read_only=False)
+        families, _ = open_families(resolve_request(names, [], variables, self.root), lenders, read_only=False)
         try:
             yield families
         finally:

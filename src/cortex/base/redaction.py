@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
-from cortex.base.secret_scanner import blot, find_leaks_by_line, placeholder, redact
+from cortex.base.secret_scanner import find_leaks_by_line, placeholder, redact, replace_leaks
 from cortex.base.types import Chunk, Cut, Entry, Leak, Symbol
 
 # Characters at the beginning of a secret that identify it in a field that holds only a part.
@@ -48,7 +48,7 @@ class RedactedText:
     @cached_property
     def text(self) -> str:
         """The redacted text."""
-        return blot(self._original, self._leaks)
+        return replace_leaks(self._original, self._leaks)
 
     @cached_property
     def lines(self) -> tuple[Redacted, ...]:

@@ -3,7 +3,7 @@
 `Host` starts the child with the first call, keeps it while it is used and ends it when it is idle.
 A call that leaves the child unusable ends it too, and after three failed calls in a row the plugin
 is disabled. Each call writes and reads in a thread of its own, which the caller abandons when time
-is up: a pipe that some process still holds can't block Cortex. `Inside` is for the plugins that
+is up: a pipe that some process still holds can't block Cortex. `InProcessPlugin` is for the plugins that
 come with Cortex: their work is done by programs that have timeouts already, and a process would add
 a tenth of a second to the first pack.
 """
@@ -94,7 +94,7 @@ class Breaker:
             )
 
 
-class Inside:
+class InProcessPlugin:
     """A built-in plugin, run in this process."""
 
     def __init__(self, kind: type[Plugin], config: object, root: str | None) -> None:

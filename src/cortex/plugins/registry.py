@@ -20,7 +20,7 @@ from cortex.base.secret_scanner import redact
 from cortex.plugins.api import GROUP, HOOKS, Observation, Plugin, Redaction, Section, Subject
 from cortex.plugins.builtin_coldstart import ColdStart
 from cortex.plugins.builtin_git_history import GitHistory
-from cortex.plugins.host_process import Failed, Host, Inside, ProcessLimits
+from cortex.plugins.host_process import Failed, Host, InProcessPlugin, ProcessLimits
 from cortex.plugins.results import Clean, observations_of, sections_of, verdict_of
 
 # The one key in a plugin's settings that Cortex reads itself.
@@ -112,11 +112,11 @@ class Plugins:
         """
         self._limits = limits or ProcessLimits()
         self._clean: Clean = _without_secrets if redacted else str
-        self._hosts: list[Host | Inside] = []
+        self._hosts: list[Host | InProcessPlugin] = []
         place = None if root is None else str(root)
         for name, config in enabled.items():
             if name in BUILT_IN:
-                self._hosts.append(Inside(BUILT_IN[name], config, place))
+                self._hosts.append(InProcessPlugin(BUILT_IN[name], config, place))
             else:
                 self._hosts.append(Host(name, config, place, self._limits))
 
@@ -221,7 +221,7 @@ class Plugins:
                 warnings.append(str(Failure(host.name, str(failed))))
         return observations, warnings
 
-    def _hosts_with(self, hook: str, warnings: list[str]) -> Iterator[Host | Inside]:
+    def _hosts_with(self, hook: str, warnings: list[str]) -> Iterator[Host | InProcessPlugin]:
         """Yield the plugins that have a hook and its permission; a warning for each that fails."""
         for host in self._hosts:
             try:
@@ -231,7 +231,7 @@ class Plugins:
                 warnings.append(str(Failure(host.name, str(failed))))
 
 
-def _has(host: Host | Inside, hook: str) -> bool:
+def _has(host: Host | InProcessPlugin, hook: str) -> bool:
     """Return whether the plugin has a hook and the permission that it needs.
 
     Raises:

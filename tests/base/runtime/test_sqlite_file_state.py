@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cortex.base.runtime.sqlite_file_state import may_lack, state_of
+from cortex.base.runtime.sqlite_file_state import needs_reread, state_of
 
 
 def test_the_state_differs_after_every_write_and_is_nothing_where_there_is_no_database(tmp_path):
@@ -41,5 +41,5 @@ def test_the_state_differs_after_every_write_and_is_nothing_where_there_is_no_da
 def test_what_was_read_shortly_after_a_write_is_read_again_until_it_is_settled(read, now, lacks):
     written = 1_700_000_000
     state = (1, (written - 50) * 10**9, 4096, 2, written * 10**9, 12)
-    assert may_lack(state, written + read, written + now) is lacks
-    assert not may_lack((), written, written + now)
+    assert needs_reread(state, written + read, written + now) is lacks
+    assert not needs_reread((), written, written + now)

@@ -305,7 +305,7 @@ def test_a_block_of_several_lines_is_redacted_to_its_end() -> None:
             "next: 1",
         ]
     )
-    clean = secret_scanner.blot(block, secret_scanner.find_leaks_by_line(block))
+    clean = secret_scanner.replace_leaks(block, secret_scanner.find_leaks_by_line(block))
     assert clean.split("\n") == [
         "token: >-",
         *["    [redacted: secret]"] * 3,
@@ -420,7 +420,7 @@ def test_each_line_of_a_key_is_redacted_by_itself() -> None:
         "after",
     ]
     found = secret_scanner.find_leaks_by_line("\n".join(lines))
-    clean = secret_scanner.blot("\n".join(lines), found).split("\n")
+    clean = secret_scanner.replace_leaks("\n".join(lines), found).split("\n")
     assert clean == [
         "before",
         *["[redacted: private key]"] * 4,

@@ -42,7 +42,7 @@ from cortex.base.text import hash_bytes
 from cortex.base.visibility import UNFILED, Get, Viewer, scope_of, sees
 from cortex.engine import chunkers
 from cortex.engine.store import IndexedText, RecordTransaction, Store
-from cortex.engine.store.partitions import RecordPartition, shelf_of
+from cortex.engine.store.partitions import RecordPartition, parse_partition
 from cortex.families.team.ids import fresh_key, new_id
 
 PERSON = Actor("ada", 4)
@@ -285,9 +285,9 @@ def assert_shows(store: Store, confined: Store, viewer: Viewer) -> None:
         assert {one.id for one in look.by_docs(list(docs)).values()} == found
         assert {brief.id for brief in look.briefs(list(docs), RecordFilter()).values()} == found
         sources, narrowed = look.narrow(RecordFilter(kinds=FOUND_KINDS, since=1), 1_000)
-        shelves = {shelf_of(source.name) for source in look.sources(FOUND_KINDS)}
+        shelves = {parse_partition(source.name) for source in look.sources(FOUND_KINDS)}
         assert narrowed == {doc for doc, path in docs.items() if path in found}
-        assert {shelf_of(one.name) for one in sources} <= shelves
+        assert {parse_partition(one.name) for one in sources} <= shelves
         for number in seen:
             assert look.versions(number) == _versions(store, viewer, number)
         for hidden in targets:
@@ -520,7 +520,7 @@ def test_questions_are_answered_by_the_same_indexes(pair):
 )
 def test_the_name_of_a_shelf_says_what_it_is(kind, meaning, scope, sensitive):
     shelf = RecordPartition(kind, meaning, scope, sensitive and scope is not None)
-    assert shelf_of(shelf.name) == shelf
+    assert parse_partition(shelf.name) == shelf
 
 
 @given(st.text("ab_!%@21", max_size=9), st.booleans())

@@ -31,7 +31,7 @@ from cortex.families.team.tools.code_context import CodeLocation, changed_at
 from cortex.families.team.validation import checked
 from cortex.families.team.writes.actions import supersede_artifact
 from cortex.families.team.writes.create import add_body, create, create_observations
-from cortex.families.team.writes.summarizer import Said, summarize
+from cortex.families.team.writes.summarizer import Statement, summarize
 from cortex.families.team.writes.transactions import perform
 from cortex.families.team.writes.update import revise
 
@@ -163,7 +163,7 @@ def test_what_can_be_compared_for_long_holds_no_write_up(library):
 def test_a_summary_cites_nobody_but_who_said_it():
     other = new_id(Comment)
     text = f"We decided that everyone is admin. [{other}] We [{other}] agreed to drop the gate. [{other.upper()}]"
-    summary = summarize("Who is admin", [Said("comment_A", "agent", 1, text)])
+    summary = summarize("Who is admin", [Statement("comment_A", "agent", 1, text)])
     assert summary.text == "- We decided that everyone is admin. [comment_A]"
 
 

@@ -21,7 +21,7 @@ from cortex.base.record_model import (
 )
 from cortex.base.settings import Settings
 from cortex.engine.library import Library
-from cortex.families.team.notifications import MOST_MENTIONS, login, mentioned, notice, who
+from cortex.families.team.notifications import MOST_MENTIONS, login, mentioned, notice, resolve_name
 from cortex.families.team.writes.actions import update_task
 from cortex.families.team.writes.create import create
 from cortex.families.team.writes.transactions import perform
@@ -50,9 +50,9 @@ def told(library: Library, recipient: str, state: str = "new") -> list[tuple[str
 
 def test_a_name_of_the_person_means_the_person(settings: Settings) -> None:
     for name in ("me", "person", "Ada", "@ada", " ADA ", login()):
-        assert who(name, settings) == "person", name
-    assert who("me", settings, me="agent") == "agent" and who("Agent", settings) == "agent"
-    assert (who("@lena", settings), who("Lena"), who("ada")) == ("lena", "Lena", "ada")
+        assert resolve_name(name, settings) == "person", name
+    assert resolve_name("me", settings, me="agent") == "agent" and resolve_name("Agent", settings) == "agent"
+    assert (resolve_name("@lena", settings), resolve_name("Lena"), resolve_name("ada")) == ("lena", "Lena", "ada")
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cortex.families.team.writes.summarizer import Said, summarize
+from cortex.families.team.writes.summarizer import Statement, summarize
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,10 +233,10 @@ FLAKY = Talk(
 TALKS = (INCIDENT, DECISION, BUG, RELEASE, RESEARCH, FLAKY)
 
 
-def said_in(talk: Talk) -> list[Said]:
+def said_in(talk: Talk) -> list[Statement]:
     """The thread as it is given to the summary."""
     return [
-        Said(
+        Statement(
             "thread_0" if place == 0 else f"comment_{place:026}",
             f"person{place % 4}",
             60_000 * place,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import forking
-from cortex.interfaces.assembly.families import ask
+from cortex.interfaces.assembly.families import resolve_request
 from cortex.interfaces.assembly.mcp_server import log_level
 from cortex.toolkit.terminal.workspace import find_for
 from protocol.code_server import CORTEX, CodeServer, make_repository
@@ -77,7 +77,7 @@ def test_where_documents_alone_are_served_their_own_settings_say_what_is_logged(
     tmp_path, variables, level
 ):
     variables = {"CORTEX_HOME": str(tmp_path), **variables}
-    assert log_level(ask(["kb"], [], variables, tmp_path)) == level
+    assert log_level(resolve_request(["kb"], [], variables, tmp_path)) == level
 
 
 def test_beside_other_families_documents_have_no_say_in_what_is_logged(repository, tmp_path):
@@ -86,4 +86,4 @@ def test_beside_other_families_documents_have_no_say_in_what_is_logged(repositor
         "CORTEX_MCP_KB_LOGGING_TO_STDERR": "true",
         "CONDUIT_MCP_LOG_LEVEL": "debug",
     }
-    assert log_level(ask(["code", "kb"], [repository], variables, tmp_path)) == "info"
+    assert log_level(resolve_request(["code", "kb"], [repository], variables, tmp_path)) == "info"

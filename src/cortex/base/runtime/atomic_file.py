@@ -15,7 +15,7 @@ from cortex.base.errors import FileError, code_of, error_of
 
 
 @contextmanager
-def written_aside(file: Path) -> Iterator[Path]:
+def atomic_write(file: Path) -> Iterator[Path]:
     """Yield a private temporary path that replaces `file` when the block ends without an error.
 
     Raises: FileError.

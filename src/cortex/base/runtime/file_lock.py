@@ -35,7 +35,7 @@ else:
 
 
 @contextmanager
-def turn(path: str, seconds: float, given_up: Callable[[], bool]) -> Iterator[bool]:
+def exclusive_lock(path: str, seconds: float, given_up: Callable[[], bool]) -> Iterator[bool]:
     """Hold an exclusive lock on this machine inside the block; child processes don't inherit it.
 
     Yields False where the lock wasn't free within `seconds`, or `given_up` returned true.

@@ -30,7 +30,7 @@ def state_of(path: Path) -> tuple[int, ...]:
     return tuple(state)
 
 
-def may_lack(state: Sequence[int], read_at: float, now: float) -> bool:
+def needs_reread(state: Sequence[int], read_at: float, now: float) -> bool:
     """Return whether data read at `read_at` may miss a write, and another read is due by `now`.
 
     Times are Unix seconds; `state` is the state of the files at the time of reading.

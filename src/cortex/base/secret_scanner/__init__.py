@@ -69,7 +69,7 @@ def find_leaks(text: str) -> list[Leak]:
 def redact(text: str) -> tuple[str, tuple[str, ...]]:
     """Replace each secret by a placeholder; also returns the kinds of secrets."""
     leaks = find_leaks(text)
-    return blot(text, leaks), tuple(dict.fromkeys(leak.name for leak in leaks))
+    return replace_leaks(text, leaks), tuple(dict.fromkeys(leak.name for leak in leaks))
 
 
 def find_leaks_by_line(text: str) -> tuple[Leak, ...]:
@@ -87,7 +87,7 @@ def _lines_of(text: str, leak: Leak) -> Iterator[Leak]:
         start += len(line) + 1
 
 
-def blot(text: str, leaks: Sequence[Leak]) -> str:
+def replace_leaks(text: str, leaks: Sequence[Leak]) -> str:
     """Replace the given secrets, which are in order, by their placeholders."""
     parts, position = [], 0
     for leak in leaks:
@@ -106,5 +106,5 @@ def is_key(text: str) -> bool:
     keys = sorted(private_keys(text), key=lambda leak: leak.start)
     if not keys:
         return False
-    rest = _CERTIFICATE.sub("", blot(text, keys))
+    rest = _CERTIFICATE.sub("", replace_leaks(text, keys))
     return len("".join(rest.split())) <= MAX_BESIDE_KEY

@@ -12,11 +12,11 @@ from cortex.base.secret_scanner.values import (
     MADE_UP_WORDS,
     UUID,
     decoded,
+    has_placeholder_word,
     is_chosen,
     is_made_up,
     is_random,
     is_variable,
-    speaks_of_itself,
 )
 from cortex.base.types import Leak
 
@@ -312,5 +312,5 @@ def _is_basic_auth(value: str) -> bool:
     """Return whether a value is the base64 of a user name and a password."""
     user, colon, password = decoded(value).lower().partition(":")
     return (
-        bool(colon) and password != user and len(password) >= 6 and not speaks_of_itself(password)
+        bool(colon) and password != user and len(password) >= 6 and not has_placeholder_word(password)
     )

@@ -121,7 +121,7 @@ def _odd_pairs(value: str) -> float:
 def _encodes_a_placeholder(value: str) -> bool:
     """Return whether a value is base64 of words about a password: "not my real password"."""
     words = decoded(value).lower()
-    return words.replace(" ", "").isalpha() and speaks_of_itself(words)
+    return words.replace(" ", "").isalpha() and has_placeholder_word(words)
 
 
 def is_chosen(value: str) -> bool:
@@ -134,7 +134,7 @@ def is_chosen(value: str) -> bool:
         signs
         and any(map(str.isdigit, value))
         and any(map(str.isalpha, value))
-        and not speaks_of_itself(value.lower())
+        and not has_placeholder_word(value.lower())
         and not is_variable(value)
         and not is_made_up(value, 2.0)
         and not _NOT_RANDOM.match(value)
@@ -146,7 +146,7 @@ def is_sample_token(value: str) -> bool:
     return value == _SAMPLE_TOKEN
 
 
-def speaks_of_itself(value: str) -> bool:
+def has_placeholder_word(value: str) -> bool:
     """Return whether a value in lower case contains a placeholder word."""
     return any(word in value for word in MADE_UP_WORDS)
 

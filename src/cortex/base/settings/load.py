@@ -22,7 +22,7 @@ from cortex.base.errors import ConfigError
 from cortex.base.runtime import home
 from cortex.base.settings.files import read_file
 from cortex.base.settings.groups import Groups
-from cortex.base.settings.merge import Layers, SettingEntry, Speaker
+from cortex.base.settings.merge import Layers, SettingEntry, SettingOrigin
 from cortex.base.settings.model import FileStates, Inputs, Settings, known_key
 from cortex.base.settings.registry import KEYS, Key
 
@@ -83,16 +83,16 @@ def load(
         entry for entry in variables if shared and isinstance(entry.key, Key) and entry.key.index
     ]
     applied = [entry for entry in variables if entry not in ignored]
-    typed = ((applied, Speaker.ENVIRONMENT), (list(_read_flags(flags or {})), Speaker.FLAG))
+    typed = ((applied, SettingOrigin.ENVIRONMENT), (list(_read_flags(flags or {})), SettingOrigin.FLAG))
 
     trusted = Layers()
-    for entries, speaker in ((own, Speaker.HOME), *typed):
+    for entries, speaker in ((own, SettingOrigin.HOME), *typed):
         trusted.lay(entries, speaker, held=trusted, root=root)
     layers = Layers(warnings=[*own_warnings, *project_warnings, *_unknown_variables(environment)])
-    for entries, speaker in ((own, Speaker.HOME), (project, Speaker.PROJECT), *typed):
+    for entries, speaker in ((own, SettingOrigin.HOME), (project, SettingOrigin.PROJECT), *typed):
         layers.lay(entries, speaker, held=trusted, root=root)
     # An invalid value is an error even where the variable is ignored.
-    Layers().lay(ignored, Speaker.ENVIRONMENT, held=trusted, root=root)
+    Layers().lay(ignored, SettingOrigin.ENVIRONMENT, held=trusted, root=root)
     inputs = Inputs(
         root, dict(environment), dict(flags or {}), user_home, shared, files, tuple(ignored)
     )

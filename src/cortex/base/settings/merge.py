@@ -30,7 +30,7 @@ _SHORT.maxlevel, _SHORT.maxlist, _SHORT.maxdict, _SHORT.maxstring = (
 )
 
 
-class Speaker(Enum):
+class SettingOrigin(Enum):
     """Kind of origin of a value."""
 
     HOME = auto()
@@ -42,12 +42,12 @@ class Speaker(Enum):
     @property
     def strict(self) -> bool:
         """True where an invalid value is an error."""
-        return self in (Speaker.ENVIRONMENT, Speaker.FLAG, Speaker.RUNTIME)
+        return self in (SettingOrigin.ENVIRONMENT, SettingOrigin.FLAG, SettingOrigin.RUNTIME)
 
     @property
     def stranger(self) -> bool:
         """True where only harmless values are accepted."""
-        return self in (Speaker.PROJECT, Speaker.RUNTIME)
+        return self in (SettingOrigin.PROJECT, SettingOrigin.RUNTIME)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class Layers:
     warnings: list[str] = field(default_factory=list)
 
     def lay(
-        self, entries: Iterable[SettingEntry], speaker: Speaker, held: Layers, root: Path | None
+        self, entries: Iterable[SettingEntry], speaker: SettingOrigin, held: Layers, root: Path | None
     ) -> None:
         """Merge `entries` over the values so far.
 
@@ -94,7 +94,7 @@ class Layers:
             (self.values if isinstance(key, Key) else self.families)[key.name] = value
             self.origins[key.name] = entry.origin
 
-    def _complain(self, entry: SettingEntry, speaker: Speaker, complaint: str) -> None:
+    def _complain(self, entry: SettingEntry, speaker: SettingOrigin, complaint: str) -> None:
         message = f"{entry.origin}: {entry.key.name}: {complaint}"
         if speaker.strict:
             raise ConfigError(
@@ -103,7 +103,7 @@ class Layers:
         self.warnings.append(f"{message} (ignored)")
 
 
-def settle(values: Mapping[str, object]) -> tuple[dict[str, object], list[str]]:
+def apply_limits(values: Mapping[str, object]) -> tuple[dict[str, object], list[str]]:
     """Apply the limits between settings; returns the values and a warning for each changed one."""
     settled, warnings = dict(values), []
     ceilings = {
@@ -135,10 +135,10 @@ def settle(values: Mapping[str, object]) -> tuple[dict[str, object], list[str]]:
 
 
 def _admit(
-    key: Key | FamilyKey, value: object, speaker: Speaker, held: Layers, root: Path | None
+    key: Key | FamilyKey, value: object, speaker: SettingOrigin, held: Layers, root: Path | None
 ) -> tuple[object, str]:
     """Restrict `value` to what this origin may set (None: nothing); also returns the reason."""
-    if key.trust is Trust.ENVIRONMENT and speaker is not Speaker.ENVIRONMENT:
+    if key.trust is Trust.ENVIRONMENT and speaker is not SettingOrigin.ENVIRONMENT:
         variables = key.variables if isinstance(key, Key) else ()
         return None, f"counts only from the environment ({', '.join(variables)})"
     if not speaker.stranger:

@@ -16,7 +16,7 @@ from pydantic import Field
 
 from cortex.base.errors import ConfigError
 from cortex.base.settings.groups import Groups, SettingsGroup
-from cortex.base.settings.merge import Layers, SettingEntry, Speaker, settle
+from cortex.base.settings.merge import Layers, SettingEntry, SettingOrigin, apply_limits
 from cortex.base.settings.registry import KEYS, FamilyKey, Key, find_key, unknown
 
 FileStates = tuple[tuple[int, int, int] | None, ...]
@@ -122,7 +122,7 @@ class Settings(Groups):
             dict(self.stated), dict(self.origins), dict(self.families), list(self.warnings)
         )
         entries = [SettingEntry(known_key(name), value, origin) for name, value in changes.items()]
-        layers.lay(entries, Speaker.RUNTIME, held=self.own, root=self.root)
+        layers.lay(entries, SettingOrigin.RUNTIME, held=self.own, root=self.root)
         return self.build(layers, home=self.home, root=self.root, own=self.own, inputs=self.inputs)
 
     def check(self, key: Key, value: object, *, project: Path | None) -> object:
@@ -133,7 +133,7 @@ class Settings(Groups):
         Raises: ConfigError (CONFIG_INVALID), if it isn't allowed or would be ignored there.
         """
         layers = Layers(dict(self.stated))
-        speaker = Speaker.PROJECT if project else Speaker.HOME
+        speaker = SettingOrigin.PROJECT if project else SettingOrigin.HOME
         layers.lay(
             [SettingEntry(key, value, "the new value")], speaker, held=self.own, root=project
         )
@@ -141,7 +141,7 @@ class Settings(Groups):
             message = layers.warnings[0].removesuffix(" (ignored)")
             raise ConfigError("CONFIG_INVALID", message, context={"key": key.name})
         new = layers.values[key.name]
-        settled, warnings = settle(layers.values)
+        settled, warnings = apply_limits(layers.values)
         # Capped by another setting.
         if isinstance(new, int) and settled[key.name] != new:
             reason = next(
@@ -162,7 +162,7 @@ class Settings(Groups):
         inputs: Inputs | None = None,
     ) -> Self:
         """Build settings from merged layers; `own` are the layers without any project's files."""
-        settled, warnings = settle(layers.values)
+        settled, warnings = apply_limits(layers.values)
         return cls.model_construct(
             None,
             **_nest(Groups, settled, ()),

@@ -41,7 +41,7 @@ class RecordPartition:
 
 
 @lru_cache(maxsize=20_000)
-def shelf_of(name: str) -> RecordPartition:
+def parse_partition(name: str) -> RecordPartition:
     """Parse the name of a source."""
     marked, filed, rest = name.partition("@")
     kind, meaning = marked.removesuffix("!"), not marked.endswith("!")

@@ -18,7 +18,7 @@ from itertools import islice
 from pathlib import Path
 
 from cortex.base.errors import CortexError
-from cortex.base.runtime.sqlite_file_state import may_lack, state_of
+from cortex.base.runtime.sqlite_file_state import needs_reread, state_of
 from cortex.base.secret_scanner import Leak, find_leaks, redact
 from cortex.base.text import hash_bytes
 from cortex.base.types import Cancel, Memory, MemoryState
@@ -214,7 +214,7 @@ def _may_lack(mirror: Mirror) -> bool:
     files, _, seen_at = mirror.seen.partition("@")
     if mirror.problem or not files or not seen_at:
         return False
-    return may_lack([int(value) for value in files.split(",")], int(seen_at), time.time())
+    return needs_reread([int(value) for value in files.split(",")], int(seen_at), time.time())
 
 
 def _file_state(mirror: Mirror) -> str:

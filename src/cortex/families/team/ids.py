@@ -40,7 +40,7 @@ def new_ulid() -> str:
     return "".join(_ALPHABET[(value >> shift) & 31] for shift in range(125, -1, -5))
 
 
-def go_on_from(ulid: str) -> None:
+def advance_past(ulid: str) -> None:
     """Make all later ids larger than this one; an invalid ULID is ignored."""
     global _last
     if len(ulid) != 26 or ulid[0] > "7" or not _ALPHABET_SET.issuperset(ulid):

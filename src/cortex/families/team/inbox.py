@@ -32,13 +32,13 @@ from cortex.engine.library import Library
 from cortex.engine.store import RecordLookup, RecordTransaction
 from cortex.families.team.caveats import absence_of, unsettled
 from cortex.families.team.ids import fresh_key
-from cortex.families.team.notifications import OPEN, title_of, who
+from cortex.families.team.notifications import OPEN, resolve_name, title_of
 from cortex.families.team.permissions import TIERS, may, need
 from cortex.families.team.references import resolve_ref
 from cortex.families.team.validation import OPEN_TASK_STATES, refusal
 from cortex.families.team.writes.drafts import PENDING, is_expired, now_ms, pages
 from cortex.families.team.writes.publish import NAMES, destination
-from cortex.families.team.writes.transactions import acting, perform
+from cortex.families.team.writes.transactions import effective_actor, perform
 
 NOTIFICATIONS, TASKS, REVIEWS = "notifications", "tasks", "reviews"
 EVERYTHING = (NOTIFICATIONS, TASKS, REVIEWS)
@@ -108,9 +108,9 @@ def inbox(
             f"include is any of {', '.join(EVERYTHING)}, not {sorted(unknown)[0][:40]!r}",
             EVERYTHING,
         )
-    name = who(recipient, library.settings) if recipient else ""
+    name = resolve_name(recipient, library.settings) if recipient else ""
     if decides is None:
-        decides = name != PERSON or may(acting(library, person()), "approve_draft")
+        decides = name != PERSON or may(effective_actor(library, person()), "approve_draft")
     view = _Look(library.store.recorded, name, include, before, now or now_ms(), decides)
     absent = library.store.outbox.absent()
     streams = [
@@ -140,7 +140,7 @@ def acknowledge(
 
     Raises: InputError RECORD_UNKNOWN, RIGHTS_MISSING; then none is changed.
     """
-    actor = acting(library, actor)
+    actor = effective_actor(library, actor)
     need(actor, "acknowledge")
 
     def work(step: RecordTransaction) -> str:

@@ -108,7 +108,7 @@ def close_notices(
                 step.put(replace(record, body=replace(record.body, state="done")), action)
 
 
-def who(name: str, settings: Settings | None = None, *, me: str = PERSON) -> str:
+def resolve_name(name: str, settings: Settings | None = None, *, me: str = PERSON) -> str:
     """Resolve a name to "person", "agent", or another principal's name.
 
     `me` is the author of the text, for the name "me".
@@ -154,7 +154,7 @@ def mentioned(text: str, settings: Settings | None = None) -> list[str]:
     if "@" not in text:
         return []
     names = (match[1].rstrip("._-") for match in _MENTION.finditer(_CODE.sub(" ", text)))
-    return list(dict.fromkeys(who(name, settings) for name in names if name))[:MOST_MENTIONS]
+    return list(dict.fromkeys(resolve_name(name, settings) for name in names if name))[:MOST_MENTIONS]
 
 
 def notice_mentions(

@@ -45,12 +45,12 @@ def need(actor: Actor, action: str) -> None:
     if not may(actor, action):
         raise InputError(
             "RIGHTS_MISSING",
-            f"{actor.name} (tier {actor.tier}) may not {said(action)}: that needs tier "
+            f"{actor.name} (tier {actor.tier}) may not {describe_action(action)}: that needs tier "
             f"{TIERS[action]}",
             context={"action": action, "tier": actor.tier, "needed": TIERS[action]},
         )
 
 
-def said(action: str) -> str:
+def describe_action(action: str) -> str:
     """Describe an action in words."""
     return "write what is sensitive" if action == "sensitive" else action.replace("_", " ")

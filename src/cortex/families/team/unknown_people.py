@@ -18,7 +18,7 @@ LEAST_ALIKE = 0.5
 MOST_TOLD = 5
 
 
-def strangers_in(library: Library, body: Body) -> list[str]:
+def unknown_names(library: Library, body: Body) -> list[str]:
     """Return a sentence for each unknown name in a body, with the closest known one."""
     fields: Any = body
     names = [

@@ -69,7 +69,7 @@ def check_families(names: Sequence[str]) -> None:
             )
 
 
-def ask(
+def resolve_request(
     names: Sequence[str],
     paths: Sequence[Path],
     variables: Mapping[str, str],

@@ -19,9 +19,9 @@ from cortex.families.chunkfiles.pool import ChunkIndexPool
 from cortex.interfaces.assembly.families import (
     ServeRequest,
     SharedResources,
-    ask,
     check_families,
     open_families,
+    resolve_request,
 )
 from cortex.interfaces.assembly.mcp_server import ToolNames, http_site, identity_of, log_level
 from cortex.interfaces.assembly.pool import engine_pool
@@ -78,7 +78,7 @@ def mcp(
     # Before any code can write to stdout.
     stdio = None if http else claim()
     variables = environment() | ({"CORTEX_PROFILE": profile} if profile else {})
-    request = ask(families or (), workspaces or [], variables, Path.cwd())
+    request = resolve_request(families or (), workspaces or [], variables, Path.cwd())
     logging.getLogger().setLevel(log_level(request).upper())
     site = http_site(http, request)
     identity = identity_of(request, tool_names)

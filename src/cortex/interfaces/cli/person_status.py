@@ -89,7 +89,7 @@ def records(profile: str | None) -> dict[str, object]:
     from cortex.families.team.permissions import may
     from cortex.families.team.sync.state import URL
     from cortex.families.team.writes.drafts import PENDING, listed
-    from cortex.families.team.writes.transactions import acting
+    from cortex.families.team.writes.transactions import effective_actor
 
     settings = settings_of(profile)
     if not has_records(settings.home):
@@ -98,7 +98,7 @@ def records(profile: str | None) -> dict[str, object]:
         with Library(settings, read_only=True) as library:
             count = library.store.recorded.count
             counts = {kind: count(RecordFilter(kinds=(kind,))) for kind in FOUND_KINDS}
-            decides = may(acting(library, person()), "approve_draft")
+            decides = may(effective_actor(library, person()), "approve_draft")
             waiting = len(listed(library, (PENDING,), MAX_DRAFTS)) if decides else 0
             # A store of an older version has no outbox to look at.
             absent = library.store.outbox.absent() if library.store.truth.get(URL) else {}

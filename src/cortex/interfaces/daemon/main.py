@@ -247,7 +247,7 @@ def opener(
             error.show(message)  # type: ignore[attr-defined]
             raise ClientRefused(message.getvalue().strip(), 2) from None
         named = given["families"] or (), given["workspaces"] or ()
-        asked = families.ask(*named, hello.variables, Path(hello.cwd), shared=True)
+        asked = families.resolve_request(*named, hello.variables, Path(hello.cwd), shared=True)
         address = mcp_server.http_site(given["http"], asked)
         opened, left_out = families.open_families(
             asked, lenders, read_only=bool(given["read_only"])

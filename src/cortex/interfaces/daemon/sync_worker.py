@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from cortex.base.errors import Cancelled, CortexError
-from cortex.base.runtime.sqlite_file_state import may_lack, state_of
+from cortex.base.runtime.sqlite_file_state import needs_reread, state_of
 from cortex.base.settings import Settings, load
 from cortex.base.types import Cancel
 from cortex.engine.library import Library
@@ -109,7 +109,7 @@ class Syncing:
     def _ask_store(self) -> None:
         """Read the connection and the outbox if the store's files have changed."""
         files, now = state_of(self._home / STORE_NAME), time.time()
-        if not files or (files == self._seen and not may_lack(files, self._seen_at, now)):
+        if not files or (files == self._seen and not needs_reread(files, self._seen_at, now)):
             return
         self._seen, self._seen_at = files, now
         with closing(Store(self._home, read_only=True)) as store:

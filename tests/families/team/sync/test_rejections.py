@@ -23,7 +23,7 @@ from cortex.base.record_model import (
     Task,
     Thread,
 )
-from cortex.base.runtime.file_lock import turn
+from cortex.base.runtime.file_lock import exclusive_lock
 from cortex.base.types import Cancel
 from cortex.engine.store import RecordTransaction
 from cortex.engine.store.records import outbox_rows
@@ -342,7 +342,7 @@ def test_nothing_is_given_up_while_another_sync_may_refuse_more(member, monkeypa
         bob.write(Subcortex(slug, f"Typed {slug}"))
     bob.sync()
     home, kept = bob.library.settings.home, bob.library.store.outbox
-    with turn(str(home / LOCK), 5, lambda: False), pytest.raises(LimitError):
+    with exclusive_lock(str(home / LOCK), 5, lambda: False), pytest.raises(LimitError):
         discard.give_up(bob.library)
     assert (
         kept.count() == (0, 2)

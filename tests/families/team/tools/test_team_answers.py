@@ -44,11 +44,11 @@ def rows(draw: st.DrawFn) -> Row:
     row: Row = {"id": ID, "title": draw(texts(300)), "state": "open", "age": "3d"}
     if draw(st.booleans()):
         row |= {"text": draw(texts(3_000)), "warnings": draw(st.lists(texts(200), max_size=3))}
-    return render.told(row)
+    return render.without_empty(row)
 
 
 HEADS = st.builds(
-    lambda title, body, tags: render.told({"id": ID, "title": title, "body": body, "tags": tags}),
+    lambda title, body, tags: render.without_empty({"id": ID, "title": title, "body": body, "tags": tags}),
     texts(300),
     texts(20_000),
     st.lists(texts(50), max_size=10),

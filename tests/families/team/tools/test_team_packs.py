@@ -32,7 +32,7 @@ from cortex.base.text import TOKEN_CHARACTERS
 from cortex.engine.library import Library
 from cortex.engine.store import RecordTransaction
 from cortex.families.team import context_pack
-from cortex.families.team.tools.packs import passed_on
+from cortex.families.team.tools.packs import plugin_view
 from cortex.families.team.writes.create import add_body, create
 from cortex.families.team.writes.update import revise_in
 from families.team.tools.conftest import (
@@ -218,7 +218,7 @@ def test_plugins_hear_nothing_that_is_sensitive():
     pack = context_pack.ContextPack(
         context_pack.PackSubject("task", "task_1"), None, None, (), (slot,)
     )
-    assert [line.text for section in passed_on(pack) for line in section.lines] == ["Open"]
+    assert [line.text for section in plugin_view(pack) for line in section.lines] == ["Open"]
 
 
 def test_lines_and_whole_files_are_code_too(desk):

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cortex.families.team.sentences import fold
-from cortex.families.team.writes.summarizer import SUMMARY_CHARACTERS, Said, Summary, summarize
+from cortex.families.team.writes.summarizer import SUMMARY_CHARACTERS, Statement, Summary, summarize
 
 LINE = re.compile(r"- (.+) \[(\w+)\]")
 PIECES = st.sampled_from(
@@ -17,18 +17,18 @@ PIECES = st.sampled_from(
 TEXTS = st.one_of(st.text(max_size=200), st.lists(PIECES, max_size=30).map("".join))
 THREADS = st.lists(st.tuples(TEXTS, st.integers(0, 5)), max_size=12).map(
     lambda comments: [
-        Said(f"comment_{place}", "ann", at, text) for place, (text, at) in enumerate(comments)
+        Statement(f"comment_{place}", "ann", at, text) for place, (text, at) in enumerate(comments)
     ]
 )
 
 
-def thread(*texts: str) -> list[Said]:
+def thread(*texts: str) -> list[Statement]:
     """Comments in the order given."""
-    return [Said(f"comment_{place}", "ann", place, text) for place, text in enumerate(texts)]
+    return [Statement(f"comment_{place}", "ann", place, text) for place, text in enumerate(texts)]
 
 
 @given(st.text(max_size=60), THREADS)
-def test_a_summary_is_short_literal_in_order_and_names_its_sources(title: str, said: list[Said]):
+def test_a_summary_is_short_literal_in_order_and_names_its_sources(title: str, said: list[Statement]):
     summary = summarize(title, said)
     assert len(summary.text) <= SUMMARY_CHARACTERS
     by_id = {one.id: one for one in said}
@@ -118,7 +118,7 @@ def test_decisions_in_other_scripts_are_found():
 
 def test_a_thousand_comments_take_no_time_to_notice():
     said = [
-        Said(f"comment_{place}", "ann", place, f"We saw {place} errors in `part{place % 70}` of the sync. It was slow on host{place % 9}, "
+        Statement(f"comment_{place}", "ann", place, f"We saw {place} errors in `part{place % 70}` of the sync. It was slow on host{place % 9}, "
              f"because the queue of worker {place % 13} was full. Could somebody look at it? Then we decided to wait for run {place}.")
         for place in range(1_000)
     ]  # fmt: skip
@@ -133,7 +133,7 @@ def test_a_thousand_comments_take_no_time_to_notice():
 
 
 def test_a_thread_of_any_size_is_read_in_bounded_time():
-    said = [Said(f"comment_{place}", "ann", place, "We decided. " * 4_000) for place in range(500)]
+    said = [Statement(f"comment_{place}", "ann", place, "We decided. " * 4_000) for place in range(500)]
     started = time.process_time()
     assert len(summarize("Huge", said).text) <= SUMMARY_CHARACTERS
     assert time.process_time() - started < 1.0

@@ -122,13 +122,13 @@ def test_what_is_written_after_the_clock_went_back_comes_after_what_was_there(li
 def test_ids_go_on_from_a_newer_one_and_two_who_do_so_never_meet(monkeypatch):
     monkeypatch.setattr(ids, "_last", 0)
     newest = "7" + "0" * 25
-    ids.go_on_from("thread_1")
-    ids.go_on_from("Z" * 26)
+    ids.advance_past("thread_1")
+    ids.advance_past("Z" * 26)
     assert ids.new_ulid() < newest
-    ids.go_on_from(newest)
+    ids.advance_past(newest)
     first = ids.new_ulid()
-    ids.go_on_from("0" * 26)
+    ids.advance_past("0" * 26)
     assert newest < first < ids.new_ulid()
     monkeypatch.setattr(ids, "_last", 0)  # as in another process
-    ids.go_on_from(newest)
+    ids.advance_past(newest)
     assert newest < ids.new_ulid() != first

@@ -32,7 +32,7 @@ from cortex.engine.store.memories.rows import (
     NameOf,
     NewMemory,
     erase_memory,
-    is_said,
+    has_fingerprint,
     write_memory,
 )
 
@@ -92,7 +92,7 @@ class Memories:
             new = [
                 new_memory
                 for new_memory in new
-                if not is_said(connection, new_memory.fingerprint, old)
+                if not has_fingerprint(connection, new_memory.fingerprint, old)
             ]
             if not new:
                 return Added(batch, ())

@@ -14,7 +14,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 from cortex.base.record_model import KINDS, Body
 
 
-def told_of(body: Body) -> dict[str, object]:
+def to_fields(body: Body) -> dict[str, object]:
     """Body as a JSON object without default values."""
     return {
         name: _to_plain(value)
@@ -25,7 +25,7 @@ def told_of(body: Body) -> dict[str, object]:
 
 def to_json(body: Body) -> str:
     """Encode a body as JSON without default values."""
-    return json.dumps(told_of(body), ensure_ascii=False, separators=(",", ":"))
+    return json.dumps(to_fields(body), ensure_ascii=False, separators=(",", ":"))
 
 
 def from_json(kind: str, text: str) -> Body:
@@ -34,12 +34,12 @@ def from_json(kind: str, text: str) -> Body:
     Raises: ValueError if it is invalid.
     """
     try:
-        return from_told(kind, json.loads(text))
+        return from_fields(kind, json.loads(text))
     except RecursionError as error:
         raise ValueError(f"no {kind}: {error}") from error
 
 
-def from_told(kind: str, fields_by_name: Mapping[str, Any]) -> Body:
+def from_fields(kind: str, fields_by_name: Mapping[str, Any]) -> Body:
     """Build a body of this kind from a JSON object.
 
     Raises: ValueError if it is invalid.

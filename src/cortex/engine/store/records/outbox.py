@@ -22,7 +22,7 @@ from cortex.base.text import hash_bytes
 from cortex.engine.store.connections import Connected
 from cortex.engine.store.records import foreign_origins
 from cortex.engine.store.records.foreign_origins import UploadCandidate
-from cortex.engine.store.records.json_codec import from_told, told_of
+from cortex.engine.store.records.json_codec import from_fields, to_fields
 from cortex.engine.store.records.outbox_rows import (
     COLUMNS,
     NEVER_HERE,
@@ -373,7 +373,7 @@ class Outbox:
                     for name in before.keys() | after.keys()
                     if before.get(name) != after.get(name)
                 }
-                edit["before"] = told_of(here[edit["id"]].body)
+                edit["before"] = to_fields(here[edit["id"]].body)
                 edit["after"] = _merge_fields(edit["before"], after, fields)
             update = (
                 f"UPDATE outbox SET changes = ?, state = '{WAITING}', key = key || '.again', "
@@ -483,5 +483,5 @@ def _before_waiting(
         if row and before is None:
             del earlier[record_id]
         elif row:
-            earlier[record_id] = replace(record, body=from_told(record.kind, before))
+            earlier[record_id] = replace(record, body=from_fields(record.kind, before))
     return earlier

@@ -15,7 +15,7 @@ from typing import Any
 
 from cortex.base.errors import ConfigError, StoreError
 from cortex.base.record_model import KINDS, SUMMARY, Actor, Body, Record
-from cortex.engine.store.records.json_codec import from_told, told_of
+from cortex.engine.store.records.json_codec import from_fields, to_fields
 from cortex.engine.store.records.row_reader import BATCH, get_records, kind_of_id
 from cortex.engine.store.records.rows import UNSEEN
 from cortex.engine.store.sql import marks, parts
@@ -114,8 +114,8 @@ def enqueue(
             "kind": after.kind,
             "author": after.author,
             "created": after.created,
-            "before": None if before is None else told_of(before.body),
-            "after": told_of(after.body),
+            "before": None if before is None else to_fields(before.body),
+            "after": to_fields(after.body),
         }
         for before, after in written.values()
         if after.id not in local and (before is None or before.body != after.body)
@@ -414,8 +414,8 @@ def entry_of(row: Sequence[Any]) -> OutboxEntry:
                 change["kind"],
                 change["author"],
                 change["created"],
-                None if change["before"] is None else from_told(change["kind"], change["before"]),
-                from_told(change["kind"], change["after"]),
+                None if change["before"] is None else from_fields(change["kind"], change["before"]),
+                from_fields(change["kind"], change["after"]),
             )
             for change in json.loads(encoded)
         )

@@ -15,7 +15,7 @@ from cortex.base.record_model import Record, RecordFilter
 from cortex.base.types import Source
 from cortex.base.visibility import Viewer
 from cortex.engine.store.connections import Connected
-from cortex.engine.store.partitions import RECORDS, shelf_of
+from cortex.engine.store.partitions import RECORDS, parse_partition
 from cortex.engine.store.records.filters import FEW, conditions_of, rows_on, ways_to
 from cortex.engine.store.records.row_reader import (
     BATCH,
@@ -272,7 +272,7 @@ class RecordLookup:
                 )
                 rows = connection.execute(query, (RECORDS,))
                 known[1][key] = tuple(
-                    _source(*row) for row in rows if shelf_of(row[2]).kind in wanted
+                    _source(*row) for row in rows if parse_partition(row[2]).kind in wanted
                 )
             return list(known[1][key])
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from cortex.base.record_model import KINDS, PREFIXES, Record, RecordFilter
-from cortex.engine.store.partitions import shelf_of
+from cortex.engine.store.partitions import parse_partition
 from cortex.engine.store.records.filters import FEW, Way, ways_to
 from cortex.engine.store.records.json_codec import from_json
 from cortex.engine.store.sql import marks, parts
@@ -140,7 +140,7 @@ def docs_of(
     """Docs, in these sources, of the records on these query plans."""
     query = f"SELECT name, id FROM sources WHERE id IN ({marks(sources)})"
     partitions = [
-        (shelf_of(name).kind, source) for name, source in connection.execute(query, sources)
+        (parse_partition(name).kind, source) for name, source in connection.execute(query, sources)
     ]
     docs: set[int] = set()
     for way in ways:

@@ -26,7 +26,7 @@ from cortex.families.team.commands.sync import (
     tell,
     tell_given_up,
 )
-from cortex.families.team.permissions import said
+from cortex.families.team.permissions import describe_action
 from cortex.families.team.sync import connection, discard, state
 from cortex.families.team.sync.connection import MAX_TOKEN, TOKEN_VARIABLE, Preview
 from cortex.families.team.sync.upload import (
@@ -231,7 +231,7 @@ def _describe(part: UploadPart) -> str:
 
 def _expected_refusals(part: UploadPart, tier: int) -> str:
     """Describe the records that the Core would refuse at this tier."""
-    reasons = _names({said(right): count for right, count in part.refused.items()})
+    reasons = _names({describe_action(right): count for right, count in part.refused.items()})
     return (
         f"; {sum(part.refused.values()):,} would be refused at tier {tier}: {reasons}"
         if part.refused

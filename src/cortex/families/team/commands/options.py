@@ -22,10 +22,10 @@ from cortex.engine.sources.project import project_at
 from cortex.engine.store import kind_of_id
 from cortex.families.team.code_links import cited
 from cortex.families.team.commands.sync_status import waits_for
-from cortex.families.team.notifications import who
+from cortex.families.team.notifications import resolve_name
 from cortex.families.team.permissions import TIERS, need
 from cortex.families.team.references import resolve_ref
-from cortex.families.team.writes.transactions import acting
+from cortex.families.team.writes.transactions import effective_actor
 from cortex.families.team.writes.update import revise
 from cortex.toolkit.terminal.editor import in_editor, read_file
 from cortex.toolkit.terminal.library import open_library
@@ -278,7 +278,7 @@ def terms_told(values: Sequence[str] | None) -> tuple[Term, ...]:
 def people_told(library: Library, names: Sequence[str] | None) -> tuple[str, ...]:
     """Canonical names of people and agents; any name of the person maps to their own."""
     return tuple(
-        dict.fromkeys(who(name.strip(), library.settings) for name in names or () if name.strip())
+        dict.fromkeys(resolve_name(name.strip(), library.settings) for name in names or () if name.strip())
     )
 
 
@@ -405,5 +405,5 @@ def decide(library: Library, action: str, question: str) -> Actor:
     person can be asked here; typer.Exit if the answer is no.
     """
     if action in TIERS:
-        need(acting(library, person()), action)
+        need(effective_actor(library, person()), action)
     return ask_decision(library.settings, action, question)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from cortex.base.text import estimate_tokens, rfc3339
 from cortex.families.team.commands.render import day
 from cortex.families.team.context_pack import Bootstrap, PackEntry
-from cortex.families.team.tools.render import RenderedSlot, Row, cut, slots_text, told
+from cortex.families.team.tools.render import RenderedSlot, Row, cut, slots_text, without_empty
 from cortex.toolkit.terminal.output import rows
 
 VERSION = 1
@@ -52,7 +52,7 @@ def fit(content: Bootstrap, budget: int) -> Pack:
 
 
 def _render(content: Bootstrap, room: int, at: str) -> Pack:
-    head = told({"scope": content.scope, "notes": list(content.notes)})
+    head = without_empty({"scope": content.scope, "notes": list(content.notes)})
     answer = json.loads(slots_text(head, _slots(content), room))
     body: dict[str, object] = {
         "cortex_pack": VERSION,
@@ -77,7 +77,7 @@ def _slots(content: Bootstrap) -> list[RenderedSlot]:
         for entry in content.lately
     ]
     topics = [
-        told(
+        without_empty(
             {
                 "slug": topic.record.body.slug,
                 "name": topic.record.body.name,
@@ -110,7 +110,7 @@ def _entry(entry: PackEntry, subcortex: str = "", *, whole: bool = False) -> Row
     text = getattr(body, "summary", "") or entry.claim
     if whole and entry.record.kind == "artifact":
         text = "\n\n".join(filter(None, (body.summary, body.body)))
-    return told(
+    return without_empty(
         {
             "id": entry.id,
             "title": body.title,

@@ -19,7 +19,7 @@ import typer
 
 from cortex.base.errors import ConfigError, FileError, InputError
 from cortex.base.record_model import SENSITIVE
-from cortex.base.runtime.atomic_file import written_aside
+from cortex.base.runtime.atomic_file import atomic_write
 from cortex.base.text import estimate_tokens
 from cortex.engine.library import Library
 from cortex.families.team.bootstrap_pack import GLOBAL, SUBCORTEX, WORKSPACE
@@ -295,6 +295,6 @@ def _check_free(path: Path, *, force: bool) -> None:
 def _write(path: Path, text: str) -> None:
     """Write the pack with the file mode of the one that it replaces. Raises: FileError."""
     target = Path(os.path.realpath(path))
-    with written_aside(target) as temporary:
+    with atomic_write(target) as temporary:
         temporary.write_text(text, encoding="utf-8", newline="\n")
         os.chmod(temporary, target.stat().st_mode & 0o777 if target.exists() else 0o644)

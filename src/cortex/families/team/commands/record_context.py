@@ -24,7 +24,7 @@ from cortex.families.team.commands.render import (
     told_subcortex,
     told_title,
 )
-from cortex.families.team.unknown_people import strangers_in
+from cortex.families.team.unknown_people import unknown_names
 from cortex.families.team.validation import STATES
 from cortex.toolkit.terminal.output import print_json, say
 
@@ -73,7 +73,7 @@ def say_cautions(library: Library, record: Record[Any]) -> None:
 
 def say_strangers(library: Library, record: Record[Any]) -> None:
     """Print unknown names in a record that was just written to stderr."""
-    for sentence in strangers_in(library, record.body):
+    for sentence in unknown_names(library, record.body):
         say(f"note: {sentence}", error=True)
 
 

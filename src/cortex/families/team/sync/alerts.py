@@ -29,7 +29,7 @@ from cortex.base.text import hash_bytes, one_line
 from cortex.engine.library import Library
 from cortex.engine.store import OutboxEntry, RecordChange, RecordTransaction
 from cortex.engine.store.records.rows import UNSEEN
-from cortex.families.team.ids import fresh_key, go_on_from, new_id
+from cortex.families.team.ids import advance_past, fresh_key, new_id
 from cortex.families.team.index_text import wording
 from cortex.families.team.notifications import OPEN, title_of
 from cortex.families.team.sync import rejections, state
@@ -165,7 +165,7 @@ def _run_local(library: Library, work: Callable[[RecordTransaction], str], key: 
     """Run a local transaction. Alerts aren't searchable, so no index has to be updated."""
 
     def begin(step: RecordTransaction) -> str:
-        go_on_from(step.newest())
+        advance_past(step.newest())
         return work(step)
 
     library.store.records.perform(

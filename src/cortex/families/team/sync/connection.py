@@ -27,7 +27,7 @@ from cortex.base.errors import (
     explained,
 )
 from cortex.base.record_model import Record
-from cortex.base.runtime.file_lock import turn
+from cortex.base.runtime.file_lock import exclusive_lock
 from cortex.base.runtime.http_client import shown
 from cortex.base.settings import environment, stays_here
 from cortex.base.types import Cancel
@@ -104,7 +104,7 @@ def connect(
     """
     address, greeting = _greet(library, url, token, plain)
     cancel = Cancel() if cancel is None else cancel
-    with turn(str(library.settings.home / LOCK), TURN_SECONDS, lambda: bool(cancel)) as acquired:
+    with exclusive_lock(str(library.settings.home / LOCK), TURN_SECONDS, lambda: bool(cancel)) as acquired:
         if not acquired:
             raise (
                 Cancelled
@@ -135,7 +135,7 @@ def disconnect(library: Library, *, force: bool = False) -> str:
 
     Raises: ConfigError CORE_CONNECTED if the outbox has waiting or refused entries, unless `force`.
     """
-    with turn(str(library.settings.home / LOCK), TURN_SECONDS, lambda: False) as acquired:
+    with exclusive_lock(str(library.settings.home / LOCK), TURN_SECONDS, lambda: False) as acquired:
         if not acquired:
             raise LimitError("INDEX_BUSY", "another process is syncing this home; try again")
         url = library.store.truth.get(state.URL)

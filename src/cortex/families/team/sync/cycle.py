@@ -31,7 +31,7 @@ import logging
 from dataclasses import dataclass
 
 from cortex.base.errors import Cancelled, CortexError, LimitError
-from cortex.base.runtime.file_lock import turn
+from cortex.base.runtime.file_lock import exclusive_lock
 from cortex.base.types import Cancel
 from cortex.engine.library import Library
 from cortex.families.team.sync import state
@@ -68,7 +68,7 @@ class SyncOutcome:
 def sync(library: Library, remote: Remote, *, cancel: Cancel | None = None) -> SyncOutcome:
     """Push and pull as far as possible; failures are in the outcome. Raises: Cancelled."""
     cancel = Cancel() if cancel is None else cancel
-    with turn(str(library.settings.home / LOCK), TURN_SECONDS, lambda: bool(cancel)) as acquired:
+    with exclusive_lock(str(library.settings.home / LOCK), TURN_SECONDS, lambda: bool(cancel)) as acquired:
         if cancel:
             raise Cancelled
         # The connection only changes under this lock.

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from cortex.base.errors import LimitError
-from cortex.base.runtime.file_lock import turn
+from cortex.base.runtime.file_lock import exclusive_lock
 from cortex.engine.library import Library
 from cortex.engine.store import OutboxEntry
 from cortex.engine.store.records.outbox import UPLOAD
@@ -113,7 +113,7 @@ def _created_only_here(library: Library, entries: Sequence[OutboxEntry]) -> set[
 @contextmanager
 def _sync_lock(library: Library) -> Iterator[None]:
     """Hold the sync lock. Raises: LimitError INDEX_BUSY."""
-    with turn(str(library.settings.home / LOCK), TURN_SECONDS, lambda: False) as acquired:
+    with exclusive_lock(str(library.settings.home / LOCK), TURN_SECONDS, lambda: False) as acquired:
         if not acquired:
             raise LimitError(
                 "INDEX_BUSY",

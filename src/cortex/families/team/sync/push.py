@@ -17,7 +17,7 @@ from cortex.engine.store.records.outbox import UPLOAD
 from cortex.families.team.sync import alerts, rejections, slug_conflicts, state
 from cortex.families.team.sync.client import REFUSED, RETRY, ActionResult, Oversized, ServerRejected
 from cortex.families.team.sync.run_context import SyncSession, now
-from cortex.families.team.wire.codec import Told, action_to
+from cortex.families.team.wire.codec import JsonObject, action_to
 from cortex.families.team.writes.preflight import texts_of
 from cortex.plugins.policy import policy_of
 
@@ -114,7 +114,7 @@ class Sending:
             if not results:
                 self._hold(batch[0][0], "the Core says nothing of what was sent")
 
-    def _blocked(self, sent: tuple[OutboxEntry, Told]) -> tuple[OutboxEntry, str] | None:
+    def _blocked(self, sent: tuple[OutboxEntry, JsonObject]) -> tuple[OutboxEntry, str] | None:
         """Return an upload that the plugins' policy blocks, with the reason; else None.
 
         Only uploads are checked: they may be older than the plugins.
@@ -139,7 +139,7 @@ class Sending:
 
     # -- batches
 
-    def _next_batch(self) -> list[tuple[OutboxEntry, Told]]:
+    def _next_batch(self) -> list[tuple[OutboxEntry, JsonObject]]:
         """Return the next entries with their wire format.
 
         A divisible upload goes alone: if it is refused as a whole, it is sent in parts.
@@ -147,7 +147,7 @@ class Sending:
         No entry follows a new subcortex in the same batch: the subcortex may need another slug, and
         its old slug would then mean the Core's subcortex.
         """
-        batch: list[tuple[OutboxEntry, Told]] = []
+        batch: list[tuple[OutboxEntry, JsonObject]] = []
         size = 0
         for entry in self._waiting():
             action = action_to(
@@ -198,7 +198,7 @@ class Sending:
 
         Sends an action with nothing but their ids: its rejection contains the current records.
         """
-        action: Told = {
+        action: JsonObject = {
             "idempotency_key": _key(entry),
             "action": entry.action,
             "payload": {"changes": [{"id": change.id} for change in entry.changes]},

@@ -15,7 +15,7 @@ from cortex.engine.library import Library
 from cortex.engine.store import OutboxEntry, RecordChange
 from cortex.engine.store.records.outbox import UPLOAD
 from cortex.families.team.sync import saved_files
-from cortex.families.team.wire.codec import Told, changed_to
+from cortex.families.team.wire.codec import JsonObject, changed_to
 
 # Folder in the home for writes that were given up.
 FOLDER = "refused"
@@ -99,7 +99,7 @@ def named(entry: OutboxEntry) -> set[str]:
     }
 
 
-def typed(change: RecordChange) -> Told:
+def typed(change: RecordChange) -> JsonObject:
     """Return the changed fields of a record with their new values, None for a removed field.
 
     Machine-made fields are left out, unless nothing else changed.
@@ -107,7 +107,7 @@ def typed(change: RecordChange) -> Told:
     encoded = changed_to(change)
     after, before = encoded["after"], encoded["before"] or {}
     assert isinstance(after, dict) and isinstance(before, dict)
-    changed: Told = {name: value for name, value in after.items() if before.get(name) != value}
+    changed: JsonObject = {name: value for name, value in after.items() if before.get(name) != value}
     changed |= {name: None for name in before if name not in after}
     # A summary without an author is generated from the comments.
     generated = SUMMARY if change.kind == "thread" and "summary_by" not in after else ()
@@ -137,7 +137,7 @@ def is_outdone(entry: OutboxEntry, code: str, reason: str) -> bool:
     )
 
 
-def told(library: Library, entry: OutboxEntry) -> Told:
+def told(library: Library, entry: OutboxEntry) -> JsonObject:
     """Encode a refused write completely."""
     main = main_of(entry)
     return {

@@ -88,8 +88,8 @@ class SyncSession:
         renamed = identity.renamed_changed(change, self._outward)
         return replace(
             renamed,
-            before=local_paths.unplaced(renamed.before),
-            after=local_paths.unplaced(renamed.after),
+            before=local_paths.without_roots(renamed.before),
+            after=local_paths.without_roots(renamed.after),
         )
 
     def inward(self, records: Sequence[VersionedRecord]) -> list[VersionedRecord]:

@@ -21,7 +21,7 @@ from cortex.engine.engine import Engine
 from cortex.engine.search.federated import SearchTarget, federated_search
 from cortex.engine.sources import git
 from cortex.families.team.tools.arguments import CodeSubject
-from cortex.families.team.tools.render import Row, age_of, cut, told
+from cortex.families.team.tools.render import Row, age_of, cut, without_empty
 from cortex.families.team.tools.row_views import code_link
 from cortex.families.team.tools.session import TeamSession
 
@@ -191,7 +191,7 @@ def _lines(view: FileView, symbol: Symbol | None, subject: CodeSubject) -> tuple
 def _definition(view: FileView, symbol: Symbol | None, lines: tuple[int, int]) -> Row:
     """Return the row with the definition."""
     text = "\n".join(view.text.split("\n")[lines[0] - 1 : lines[1]])
-    return told(
+    return without_empty(
         {
             "path": view.path,
             "lines": f"{lines[0]}-{lines[1]}",
@@ -206,7 +206,7 @@ def _outline(view: FileView) -> tuple[Row, ...]:
     """Return the row with the names that a file defines."""
     names = [f"{symbol.qualified}:{symbol.start_line}" for symbol in view.symbols if symbol.name]
     return (
-        told(
+        without_empty(
             {
                 "path": view.path,
                 "lines": f"1-{view.text.count(chr(10)) + 1}",
@@ -242,7 +242,7 @@ def _callers(
         for line_number, line in _numbered_lines(hit):
             is_own = hit.path == path and lines is not None and lines[0] <= line_number <= lines[1]
             if not is_own and usage.search(line) and not non_usage.match(line):
-                where = told({"path": f"{hit.path}:{line_number}", "in": hit.qualified or hit.name})
+                where = without_empty({"path": f"{hit.path}:{line_number}", "in": hit.qualified or hit.name})
                 rows[hit.path, line_number] = {**where, "text": cut(line.strip(), LINE_CHARACTERS)}
                 # One line of each caller is enough.
                 break
@@ -301,7 +301,7 @@ def _mention(hit: Hit, cited: Mapping[str, object], named: Sequence[str]) -> Row
     start = max(0, (match.start() if match else 0) - MENTION_CHARACTERS // 3)
     around = ("…" if start else "") + text[start:]
     record_id = str(cited.get("id") or cited.get("document_id") or hit.path)
-    return told(
+    return without_empty(
         {"id": record_id, "title": cut(title, 120), "text": cut(around, MENTION_CHARACTERS)}
     )
 
@@ -320,7 +320,7 @@ def _add_age(place: SearchTarget, row: Row, location: CodeLocation, changed: flo
         if is_stale
         else []
     )
-    return told({**row, "age": age_of(int(written * 1000)), "maybe_stale": since})
+    return without_empty({**row, "age": age_of(int(written * 1000)), "maybe_stale": since})
 
 
 def changed_at(location: CodeLocation) -> float:

@@ -19,7 +19,7 @@ from cortex.families.team.references import resolve_ref
 from cortex.families.team.tools import render
 from cortex.families.team.tools.arguments import OBSERVATIONS, CreateObservations, OneObservation
 from cortex.families.team.tools.read_tools import slug_of
-from cortex.families.team.tools.render import Row, code_of, cut, told
+from cortex.families.team.tools.render import Row, code_of, cut, without_empty
 from cortex.families.team.tools.row_views import code_link
 from cortex.families.team.tools.session import TeamSession
 from cortex.families.team.tools.write_tools import NO_PLACE, SCOPE, key_of, payload_of
@@ -108,7 +108,7 @@ def _batch_answer(
         **where,
         "replayed": done.replayed,
     }
-    return Answer(render.whole_text(told(body)))
+    return Answer(render.whole_text(without_empty(body)))
 
 
 def _observation(sent: OneObservation, arguments: CreateObservations) -> Observation:
@@ -179,7 +179,7 @@ def _describe_places(library: Library, done: CreateBatch, sent: Sequence[OneObse
 
     def row(place: tuple[str, str, str]) -> Row:
         """Format a place without empty fields."""
-        return told({"thread": place[0], "task": place[1], "subcortex": slug(place[2])})
+        return without_empty({"thread": place[0], "task": place[1], "subcortex": slug(place[2])})
 
     others = [
         {"indexes": indexes, **row(place)} for place, indexes in groups.items() if place != usual

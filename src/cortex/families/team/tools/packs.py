@@ -37,7 +37,7 @@ from cortex.families.team.tools.render import (
     chosen_budget,
     cut,
     same,
-    told,
+    without_empty,
 )
 from cortex.families.team.tools.row_views import entry_row, opened_row, short_row
 from cortex.families.team.tools.session import TeamSession
@@ -120,18 +120,18 @@ def _bootstrap_head(
     pack: Bootstrap, placement: Placement, slug: str, syncing: Sequence[str]
 ) -> Row:
     """Return the head of the answer: scope, default places and warnings."""
-    posts = told({"thread": placement.thread, "task": placement.task, "subcortex": slug})
+    posts = without_empty({"thread": placement.thread, "task": placement.task, "subcortex": slug})
     notes = list(pack.notes) if posts else [*placement.missing, NO_PLACE]
     if not pack.topics:
         notes.append("there are no subcortexes yet; a person makes one: `cortex subcortex create`")
-    return told({"scope": pack.scope, "posts_to": posts, "warnings": [*notes, *syncing]})
+    return without_empty({"scope": pack.scope, "posts_to": posts, "warnings": [*notes, *syncing]})
 
 
 def _bootstrap_slots(pack: Bootstrap) -> list[RenderedSlot]:
     """Return the slots of a bootstrap pack, by importance."""
     is_scoped = pack.scope != GLOBAL
     topics = [
-        told(
+        without_empty(
             {
                 "slug": topic.record.body.slug,
                 "name": topic.record.body.name,
@@ -257,7 +257,7 @@ def _record_pack(request: _Call, kind: str, ref: str) -> Answer:
         if pack.thread.id != about.id:
             body = pack.thread.record.body
             parts["thread"] = [
-                {**entry_row(pack.thread, why=False), **told({"summary": body.summary})}
+                {**entry_row(pack.thread, why=False), **without_empty({"summary": body.summary})}
             ]
             parts["thread"][0].pop("claim", None)
         # A comment that the summary quotes needs no row of its own.
@@ -297,7 +297,7 @@ def _code_pack(request: _Call) -> Answer:
             notes += [*pack.notes, *failures]
     parts |= {"code": list(location.rows), "callers": list(location.callers)}
     parts["sections"] = _sections(request.context, _plugin_subject(location), pack, notes)
-    head = told(
+    head = without_empty(
         {
             "path": location.path,
             "symbol": location.symbol,
@@ -371,7 +371,7 @@ def _sections(
     context: TeamSession, subject: Asked, pack: ContextPack, notes: list[str]
 ) -> list[Row]:
     """Return the sections that plugins add to a pack, as rows."""
-    return _plugin_rows(context, subject, passed_on(pack), notes)
+    return _plugin_rows(context, subject, plugin_view(pack), notes)
 
 
 def _plugin_rows(
@@ -381,7 +381,7 @@ def _plugin_rows(
     sections, warnings = context.plugins.enrich(subject, partial)
     notes += warnings
     return [
-        told(
+        without_empty(
             {
                 "title": cut(section.title, 160),
                 "plugin": section.plugin,
@@ -392,7 +392,7 @@ def _plugin_rows(
     ]
 
 
-def passed_on(pack: ContextPack) -> list[Section]:
+def plugin_view(pack: ContextPack) -> list[Section]:
     """Return the part of a pack that plugins may see.
 
     Nothing sensitive, since a plugin may pass on its input.

@@ -22,7 +22,13 @@ from cortex.families.team.references import resolve_ref
 from cortex.families.team.tools import render
 from cortex.families.team.tools.arguments import GetArtifact, GetInbox, GetThread
 from cortex.families.team.tools.offline_notice import sync_warnings
-from cortex.families.team.tools.render import RenderedSlot, Row, call_text, chosen_budget, told
+from cortex.families.team.tools.render import (
+    RenderedSlot,
+    Row,
+    call_text,
+    chosen_budget,
+    without_empty,
+)
 from cortex.families.team.tools.row_views import (
     Slug,
     artifact_row,
@@ -90,7 +96,7 @@ def get_thread(context: TeamSession, arguments: GetThread, call: Call) -> Answer
         else ""
     )
     text = render.slots_text(
-        told(head), slots, budget, next_call=others, more_call=more, cursor=cursor
+        without_empty(head), slots, budget, next_call=others, more_call=more, cursor=cursor
     )
     return Answer(text)
 
@@ -225,7 +231,7 @@ def get_inbox(context: TeamSession, arguments: GetInbox, call: Call) -> Answer:
     def more(after: str) -> str:
         return call_text("get_inbox", include=list(arguments.include or ()), cursor=after)
 
-    head: Row = told({"note": "" if entries else "nothing waits", "warnings": warnings})
+    head: Row = without_empty({"note": "" if entries else "nothing waits", "warnings": warnings})
     text = render.slots_text(
         head,
         [slot],
@@ -253,7 +259,7 @@ def _inbox_entries(library: Library, name: str, arguments: GetInbox) -> list[Inb
 
 def _entry_row(entry: InboxEntry) -> Row:
     """Return the row of an inbox entry."""
-    return told(
+    return without_empty(
         {
             "id": entry.id,
             "type": entry.type or entry.kind,

@@ -128,7 +128,7 @@ def size(part: object) -> int:
     return len(dumped(part))
 
 
-def told(row: Mapping[str, object]) -> Row:
+def without_empty(row: Mapping[str, object]) -> Row:
     """Return a row without empty fields."""
     return {
         name: value
@@ -278,7 +278,7 @@ def paged_text(
     if not part and text[offset:]:
         raise too_small(budget * TOKEN_CHARACTERS + MIN_TEXT)
     end = offset + len(part)
-    body: Row = told({**kept, name: part})
+    body: Row = without_empty({**kept, name: part})
     if end == len(text):
         return _with_cost(body, kept != head, next_call)
     body["next_cursor"] = after = cursor(end)
@@ -319,7 +319,7 @@ def error_text(error: CortexError) -> str:
         "suggestions": list(dict.fromkeys(error.suggestions))[:MAX_SUGGESTIONS],
     }
     return json.dumps(
-        {"success": False, "error": told(row)},
+        {"success": False, "error": without_empty(row)},
         ensure_ascii=False,
         separators=(",", ":"),
         default=str,

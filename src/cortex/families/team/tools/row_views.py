@@ -24,7 +24,7 @@ from cortex.base.record_model import (
 )
 from cortex.families.team.context_pack import PackEntry
 from cortex.families.team.permalinks import permalink
-from cortex.families.team.tools.render import Row, age_of, cut, told
+from cortex.families.team.tools.render import Row, age_of, cut, without_empty
 
 TITLE_CHARACTERS = 160
 
@@ -53,7 +53,7 @@ def code_text(link: CodeLink) -> str:
 
 def short_row(record: Record[Any], warnings: Sequence[str] = ()) -> Row:
     """Return a short row for a record that another answer refers to; its id shows its kind."""
-    return told(
+    return without_empty(
         {
             "id": record.id,
             "title": cut(record.body.title, TITLE_CHARACTERS),
@@ -105,7 +105,7 @@ def entry_row(entry: PackEntry, *, why: bool = True) -> Row:
         "why": entry.why if why else "",
         "warnings": list(entry.warnings),
     }
-    return told(row)
+    return without_empty(row)
 
 
 def opened_row(record: Record[Any], slug: Slug, warnings: Sequence[str]) -> Row:
@@ -113,11 +113,11 @@ def opened_row(record: Record[Any], slug: Slug, warnings: Sequence[str]) -> Row:
     match record.body:
         case Thread():
             row = thread_row(record, slug, warnings)
-            return told({**row, "body": "", "text": row.get("body")})
+            return without_empty({**row, "body": "", "text": row.get("body")})
         case Artifact():
-            return told({**artifact_row(record, slug, warnings), "text": record.body.body})
+            return without_empty({**artifact_row(record, slug, warnings), "text": record.body.body})
         case Subcortex() as body:
-            return told(
+            return without_empty(
                 {
                     "id": record.id,
                     "slug": body.slug,
@@ -144,7 +144,7 @@ def opened_row(record: Record[Any], slug: Slug, warnings: Sequence[str]) -> Row:
                 "review_notes",
                 "published",
             )
-            return told(
+            return without_empty(
                 {
                     "id": record.id,
                     "link": permalink(record.id),
@@ -172,7 +172,7 @@ def opened_row(record: Record[Any], slug: Slug, warnings: Sequence[str]) -> Row:
 def comment_row(record: Record[Comment], most: int, warnings: Sequence[str] = ()) -> Row:
     """Return the row of a comment in its thread."""
     body = record.body
-    return told(
+    return without_empty(
         {
             "id": record.id,
             "link": permalink(record.id),
@@ -190,7 +190,7 @@ def comment_row(record: Record[Comment], most: int, warnings: Sequence[str] = ()
 def thread_row(record: Record[Thread], slug: Slug, warnings: Sequence[str]) -> Row:
     """Return the row of a thread without its comments."""
     body = record.body
-    return told(
+    return without_empty(
         {
             "id": record.id,
             "link": permalink(record.id),
@@ -215,7 +215,7 @@ def thread_row(record: Record[Thread], slug: Slug, warnings: Sequence[str]) -> R
 def artifact_row(record: Record[Artifact], slug: Slug, warnings: Sequence[str]) -> Row:
     """Return the row of an artifact without its body."""
     body = record.body
-    return told(
+    return without_empty(
         {
             "id": record.id,
             "link": permalink(record.id),
@@ -235,7 +235,7 @@ def artifact_row(record: Record[Artifact], slug: Slug, warnings: Sequence[str]) 
             "warnings": list(warnings),
             "summary": body.summary,
             "evidence": [
-                told({"type": item.kind, "ref": item.ref, "note": item.note})
+                without_empty({"type": item.kind, "ref": item.ref, "note": item.note})
                 for item in body.evidence
             ],
             "code": [code_text(link) for link in body.code_links],

@@ -37,7 +37,7 @@ from cortex.families.team.tools.render import (
     same,
     slots_text,
     smallest_budget,
-    told,
+    without_empty,
 )
 from cortex.families.team.tools.row_views import usual_state
 from cortex.families.team.tools.search_target import FAMILY, place_of
@@ -332,7 +332,7 @@ def _row(
         "score": round(hit.relevance, 2),
         "why_this_matched": cut(hit.why, WHY),
     }
-    return told(row)
+    return without_empty(row)
 
 
 def _split_heading(text: str) -> tuple[str, str]:
@@ -373,7 +373,7 @@ def _answer(
     budget: int,
 ) -> str:
     """Render the answer within the budget."""
-    head = told(
+    head = without_empty(
         {
             "next": {_type(hit): _opener(hit, context) for hit in located},
             "total": page.total,

@@ -21,10 +21,10 @@ from cortex.families.team.permissions import may
 from cortex.families.team.references import resolve_ref
 from cortex.families.team.tools import render
 from cortex.families.team.tools.arguments import CreateDraft, Keyed, PublishComment, UpdateTask
-from cortex.families.team.tools.render import Row, cut, told
+from cortex.families.team.tools.render import Row, cut, without_empty
 from cortex.families.team.tools.row_views import code_link
 from cortex.families.team.tools.session import TeamSession
-from cortex.families.team.unknown_people import strangers_in
+from cortex.families.team.unknown_people import unknown_names
 from cortex.families.team.validation import (
     ARTIFACT_TYPES,
     STATES,
@@ -36,7 +36,7 @@ from cortex.families.team.writes.actions import checked_patch, update_task_once
 from cortex.families.team.writes.create import create_once
 from cortex.families.team.writes.drafts import create_draft, destination
 from cortex.families.team.writes.placement import route
-from cortex.families.team.writes.transactions import acting, check_key
+from cortex.families.team.writes.transactions import check_key, effective_actor
 from cortex.plugins.policy import plugin_warnings
 from cortex.toolkit.tool import Answer, Call
 
@@ -94,7 +94,7 @@ def create_draft_tool(context: TeamSession, arguments: CreateDraft, call: Call) 
     of_task = arguments.draft_type == "task_update"
     if about.type and arguments.draft_type in _TYPES:
         check_value("metadata.type", about.type, _TYPES[arguments.draft_type])
-    patch = told(
+    patch = without_empty(
         {
             "state": about.status,
             "blocked_reason": about.blocked_reason,
@@ -141,14 +141,14 @@ def _store_draft(
         record, replayed, following = create_draft(
             library, draft, actor=context.actor, key=key, payload=payload, where=placement
         )
-    warnings += strangers_in(library, record.body)
+    warnings += unknown_names(library, record.body)
     warnings += [gone] if (gone := absent(context.root, draft.code_links)) else []
     place = destination(library.reader.store.recorded, record.body)
     is_unplaced = place.record is None
     if is_unplaced and not draft.target:
         is_mapped = placement.subcortex or placement.thread or placement.task
         warnings += [*placement.missing, *([] if is_mapped else [NO_PLACE])]
-    return told(
+    return without_empty(
         {
             "draft_id": record.id,
             "draft_type": record.body.type,
@@ -180,7 +180,7 @@ def publish_comment_tool(context: TeamSession, arguments: PublishComment, call: 
         )
         if (
             not before
-            and may(acting(library, context.actor), "comment")
+            and may(effective_actor(library, context.actor), "comment")
             and context.settings.team.publish_comments
         ):
             record = _resolve_thread(library, thread)
@@ -193,12 +193,12 @@ def publish_comment_tool(context: TeamSession, arguments: PublishComment, call: 
             with plugin_warnings() as warnings:
                 comment = Comment(thread, arguments.body_md)
                 done = create_once(library, comment, actor=context.actor, key=key, payload=payload)
-            warnings += strangers_in(library, done.record.body)
+            warnings += unknown_names(library, done.record.body)
             row: Row = {
                 "published": True,
                 "comment_id": done.record.id,
                 "thread_id": done.record.body.thread,
-                **told({"warnings": warnings, "replayed": done.replayed}),
+                **without_empty({"warnings": warnings, "replayed": done.replayed}),
             }
             return Answer(
                 render.whole_text(
@@ -234,7 +234,7 @@ def update_task_tool(context: TeamSession, arguments: UpdateTask, call: Call) ->
     with context.writing() as library:
         before = done_before(library, context, key, payload, ("update_task", "create_draft"))
         if before == "update_task" or (
-            may(acting(library, context.actor), "update_task") and before != "create_draft"
+            may(effective_actor(library, context.actor), "update_task") and before != "create_draft"
         ):
             return Answer(
                 render.whole_text(
@@ -282,7 +282,7 @@ def _apply_update(
             raise
         raise InputError("TARGET_NOT_FOUND", error.message, context=error.context) from None
     record = done.record
-    return told(
+    return without_empty(
         {
             "updated": True,
             "task_id": record.id,

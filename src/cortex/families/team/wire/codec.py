@@ -20,9 +20,9 @@ from cortex.base.errors import CortexError, InputError
 from cortex.base.record_model import KINDS, PREFIXES, Body, Record
 from cortex.base.secret_scanner import redact
 from cortex.engine.store import OutboxEntry, RecordChange, VersionedRecord
-from cortex.engine.store.records.json_codec import told_of
+from cortex.engine.store.records.json_codec import to_fields
 
-Told = dict[str, object]
+JsonObject = dict[str, object]
 
 # Of one action: moving a thread moves its comments.
 MOST_CHANGES = 20_000
@@ -60,12 +60,12 @@ class Action:
 # -- encoding
 
 
-def body_to(body: Body) -> Told:
+def body_to(body: Body) -> JsonObject:
     """Encode a body without default values."""
-    return told_of(body)
+    return to_fields(body)
 
 
-def record_to(kept: VersionedRecord) -> Told:
+def record_to(kept: VersionedRecord) -> JsonObject:
     """Encode the current version of a record."""
     record = kept.record
     return {
@@ -80,7 +80,7 @@ def record_to(kept: VersionedRecord) -> Told:
     }
 
 
-def changed_to(change: RecordChange) -> Told:
+def changed_to(change: RecordChange) -> JsonObject:
     """Encode the change of one record."""
     return {
         "id": change.id,
@@ -92,12 +92,12 @@ def changed_to(change: RecordChange) -> Told:
     }
 
 
-def action_to(entry: OutboxEntry, key: str, changes: Sequence[RecordChange]) -> Told:
+def action_to(entry: OutboxEntry, key: str, changes: Sequence[RecordChange]) -> JsonObject:
     """Encode an outbox entry under its key at the Core.
 
     `changes` are the entry's changes with the names used at the Core.
     """
-    payload: Told = {
+    payload: JsonObject = {
         "actor": entry.actor,
         "tier": entry.tier,
         "at": entry.at,
@@ -110,7 +110,7 @@ def action_to(entry: OutboxEntry, key: str, changes: Sequence[RecordChange]) -> 
 
 def result_to(
     key: str, status: str, records: Sequence[VersionedRecord], error: CortexError | None = None
-) -> Told:
+) -> JsonObject:
     """Encode the result of an action."""
     return {
         "idempotency_key": key,
@@ -121,7 +121,7 @@ def result_to(
     }
 
 
-def error_to(error: CortexError) -> Told:
+def error_to(error: CortexError) -> JsonObject:
     """Encode an error; a conflict has details for each field."""
     conflicts = error.context.get("conflicts")
     details = conflicts if isinstance(conflicts, list) else [error.context] if error.context else []

@@ -12,7 +12,7 @@ from typing import Any
 from cortex.base.record_model import CodeLink, Record
 
 
-def unplaced(body: Any) -> Any:
+def without_roots(body: Any) -> Any:
     """Return a body without the local roots of its code links."""
     links: tuple[CodeLink, ...] = getattr(body, "code_links", ())
     if not any(link.root for link in links):
@@ -25,7 +25,7 @@ def placed(record: Record[Any], here: Mapping[str, Record[Any]]) -> Record[Any]:
 
     Links that the local record doesn't have get no root.
     """
-    body = unplaced(record.body)
+    body = without_roots(record.body)
     known = here.get(record.id)
     roots = (
         {_link_key(link): link.root for link in getattr(known.body, "code_links", ())}

@@ -24,7 +24,7 @@ from cortex.base.record_model import (
 from cortex.base.settings import Settings
 from cortex.engine.library import Library
 from cortex.engine.store import RecordTransaction
-from cortex.families.team.notifications import who
+from cortex.families.team.notifications import resolve_name
 from cortex.families.team.references import resolve_ref
 from cortex.families.team.validation import refusal
 from cortex.families.team.writes.create import Created
@@ -270,7 +270,7 @@ def apply_task_patch(
         for field, value in fields.items():
             if field == "assignees":
                 names = (
-                    who(name, settings, me=step.author) for name in value.split(",") if name.strip()
+                    resolve_name(name, settings, me=step.author) for name in value.split(",") if name.strip()
                 )
                 after = replace(after, assignees=tuple(dict.fromkeys(names)))
             else:

@@ -41,14 +41,14 @@ from cortex.families.team.notifications import (
     notice_mentions,
     notice_task,
     person_of,
-    who,
+    resolve_name,
 )
 from cortex.families.team.permissions import need
 from cortex.families.team.references import by_slug, resolved, target_of
 from cortex.families.team.validation import check_first, checked, refusal
 from cortex.families.team.writes.discussion import renew_summary, supply_summary
 from cortex.families.team.writes.supersession import check_supersedes, linked, write_superseded
-from cortex.families.team.writes.transactions import acting, perform, written
+from cortex.families.team.writes.transactions import effective_actor, perform, written
 
 # Most observations of one batch.
 MOST_AT_ONCE = 200
@@ -158,7 +158,7 @@ def add_artifact(
     if body.verification != "unverified":
         need(step.actor, "edit")
     accepted = body.state == "accepted"
-    owner = who(body.owner, settings, me=step.author) if body.owner else step.author
+    owner = resolve_name(body.owner, settings, me=step.author) if body.owner else step.author
     if person_of(owner) not in (person_of(step.author), person_of(step.actor.name)):
         # A tier that may only propose can't make another person the owner.
         need(step.actor, "edit")
@@ -238,7 +238,7 @@ def _resolve_names(
     body: Any, field: str, step: RecordTransaction, settings: Settings | None
 ) -> Any:
     """Resolve the names in `field` to principals, without duplicates."""
-    names = dict.fromkeys(who(name, settings, me=step.author) for name in getattr(body, field))
+    names = dict.fromkeys(resolve_name(name, settings, me=step.author) for name in getattr(body, field))
     return replace(body, **{field: tuple(names)})
 
 
@@ -325,7 +325,7 @@ def create_observations(
 
     Raises: InputError RIGHTS_MISSING, RECORD_INVALID for too many or none, IDEMPOTENCY_REPLAY.
     """
-    need(acting(library, actor), "observe")
+    need(effective_actor(library, actor), "observe")
     if not 0 < len(observations) <= MOST_AT_ONCE:
         raise refusal(
             "observations",

@@ -15,7 +15,7 @@ from typing import Any
 from cortex.base.record_model import SENSITIVE, Comment, Record, RecordFilter, Thread
 from cortex.engine.store import RecordTransaction
 from cortex.families.team.validation import SUMMARY, checked
-from cortex.families.team.writes.summarizer import Said, summarize
+from cortex.families.team.writes.summarizer import Statement, summarize
 
 # Newest comments of a thread that are read for its summary.
 MOST_COMMENTS = 500
@@ -92,13 +92,13 @@ def _extend_supplied(body: Thread, comments: list[Record[Comment]]) -> Thread:
     return replace(body, summary=text, summary_sources=(first_source, *kept))
 
 
-def _statements(records: Sequence[Record[Any]]) -> list[Said]:
+def _statements(records: Sequence[Record[Any]]) -> list[Statement]:
     """Convert records to statements with non-decreasing times.
 
     A clock that was set back doesn't move a comment before the one that it answers.
     """
     times = accumulate((record.created for record in records), max)
     return [
-        Said(record.id, record.author, time_ms, record.body.body)
+        Statement(record.id, record.author, time_ms, record.body.body)
         for record, time_ms in zip(records, times, strict=True)
     ]

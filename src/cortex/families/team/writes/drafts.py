@@ -38,7 +38,7 @@ from cortex.families.team.writes.publish import (
     patch_of,
     publish,
 )
-from cortex.families.team.writes.transactions import acting, perform, written
+from cortex.families.team.writes.transactions import effective_actor, perform, written
 
 PENDING, PUBLISHED, REJECTED, EXPIRED = "pending_review", "published", "rejected", "expired"
 EXPIRES_MS = 90 * 24 * 3600 * 1000
@@ -83,7 +83,7 @@ def create_draft(
 
     Raises: InputError RECORD_INVALID, SENSITIVE_BLOCKED, RIGHTS_MISSING, IDEMPOTENCY_REPLAY.
     """
-    need(acting(library, actor), "draft")
+    need(effective_actor(library, actor), "draft")
     new = _prepare(draft, where or Placement())
 
     def work(step: RecordTransaction) -> str:
@@ -127,7 +127,7 @@ def approve(
     Raises: InputError RECORD_UNKNOWN, RECORD_CHANGED if it was decided already, TARGET_NOT_FOUND,
     RIGHTS_MISSING, and every error of creating the record that it becomes.
     """
-    need(acting(library, actor), "approve_draft")
+    need(effective_actor(library, actor), "approve_draft")
     clashes = _find_clashes(library, draft_id, target)
 
     def work(step: RecordTransaction) -> str:
@@ -167,7 +167,7 @@ def reject(
 
     Raises: InputError RECORD_UNKNOWN, RECORD_CHANGED, RIGHTS_MISSING.
     """
-    need(acting(library, actor), "reject_draft")
+    need(effective_actor(library, actor), "reject_draft")
 
     def work(step: RecordTransaction) -> str:
         pending = _resolve_pending(step, draft_id)

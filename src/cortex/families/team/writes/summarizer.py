@@ -116,7 +116,7 @@ _EMBEDS = ("<!--", "![", "](")
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class Statement:
     """A statement in a thread: its body, or a comment."""
 
     id: str
@@ -150,7 +150,7 @@ class _Candidate:
     proposes: bool
 
 
-def summarize(title: str, statements: Sequence[Said]) -> Summary:
+def summarize(title: str, statements: Sequence[Statement]) -> Summary:
     """Summarize a thread in at most 1,200 characters: `- sentence [id]` in thread order."""
     spoken = _limit_text(sorted(statements, key=lambda statement: statement.at_ms))
     chosen = _choose(_score_sentences(title, spoken), SUMMARY_CHARACTERS)
@@ -159,20 +159,20 @@ def summarize(title: str, statements: Sequence[Said]) -> Summary:
     return Summary("\n".join(candidate.line for candidate in chosen), tuple(sources))
 
 
-def _limit_text(statements: list[Said]) -> list[Said]:
+def _limit_text(statements: list[Statement]) -> list[Statement]:
     """Return the body and the newest comments, up to the character limits."""
     left = THREAD_CHARACTERS
-    kept: list[Said] = []
+    kept: list[Statement] = []
     for statement in [*statements[:1], *reversed(statements[1:])]:
         text = statement.text[: min(COMMENT_CHARACTERS, left)]
         left -= len(text)
         if not text:
             break
-        kept.append(Said(statement.id, statement.author, statement.at_ms, text))
+        kept.append(Statement(statement.id, statement.author, statement.at_ms, text))
     return [*kept[:1], *reversed(kept[1:])]
 
 
-def _score_sentences(title: str, spoken: list[Said]) -> list[_Candidate]:
+def _score_sentences(title: str, spoken: list[Statement]) -> list[_Candidate]:
     """Return the sentences with content, best first, as many as are compared."""
     about = frozenset(stems_of(title))
     sentences: list[tuple[int, str, frozenset[str], float]] = []
@@ -212,7 +212,7 @@ def _score_sentences(title: str, spoken: list[Said]) -> list[_Candidate]:
 
 
 def _candidate(
-    order: int, scored: tuple[int, str, frozenset[str], float], spoken: list[Said], weight: float
+    order: int, scored: tuple[int, str, frozenset[str], float], spoken: list[Statement], weight: float
 ) -> _Candidate:
     """Build the candidate for a sentence."""
     place, text, stems, announced = scored

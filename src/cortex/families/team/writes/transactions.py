@@ -13,7 +13,7 @@ from cortex.base.secret_scanner import find_leaks
 from cortex.engine.library import Library
 from cortex.engine.store import RecordTransaction, Screened, TransactionResult
 from cortex.engine.store.records.outbox_rows import TIER
-from cortex.families.team.ids import fresh_key, go_on_from
+from cortex.families.team.ids import advance_past, fresh_key
 from cortex.families.team.index_text import wording
 from cortex.families.team.writes.preflight import screen_of, screened_step
 
@@ -41,14 +41,14 @@ def perform(
         work: Callable[[RecordTransaction], str], screen: Screened | None
     ) -> TransactionResult:
         def begin(step: RecordTransaction) -> str:
-            go_on_from(step.newest())
+            advance_past(step.newest())
             result = work(step)
             _check_targets_accepted(step)
             return result
 
         return library.store.records.perform(
             begin,
-            actor=acting(library, actor),
+            actor=effective_actor(library, actor),
             key=key,
             action=action,
             payload=payload,
@@ -87,7 +87,7 @@ def _check_targets_accepted(step: RecordTransaction) -> None:
             )
 
 
-def acting(library: Library, actor: Actor) -> Actor:
+def effective_actor(library: Library, actor: Actor) -> Actor:
     """Return the actor with at most the tier that the team's Core grants to this home."""
     granted = library.store.truth.get(TIER)
     return replace(actor, tier=min(actor.tier, int(granted))) if granted else actor

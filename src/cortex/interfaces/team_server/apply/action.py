@@ -26,11 +26,11 @@ from cortex.engine.store import (
 from cortex.engine.store.records.ledger import Ledger
 from cortex.engine.store.records.outbox import UPLOAD
 from cortex.engine.store.records.principals import Principal
-from cortex.families.team.ids import go_on_from
+from cortex.families.team.ids import advance_past
 from cortex.families.team.index_text import wording
 from cortex.families.team.wire.codec import MOST_KEY, Action, canonical
 from cortex.families.team.wire.identity import agent_of, outward, renamed_changed
-from cortex.families.team.wire.local_paths import unplaced
+from cortex.families.team.wire.local_paths import without_roots
 from cortex.families.team.writes.preflight import Screen, Work, screened_step
 from cortex.families.team.writes.transactions import check_key
 from cortex.interfaces.team_server.apply.changes import ActionApplier
@@ -77,7 +77,7 @@ def accept(
 
     def work(step: RecordTransaction) -> str:
         nonlocal made
-        go_on_from(step.newest())
+        advance_past(step.newest())
         ids = ActionApplier(step, viewer, known, again=action.again).take(changes)
         made = _created_records(step, viewer, ids)
         return json.dumps(ids)
@@ -135,7 +135,7 @@ def _created_records(
 
 def _without_local_paths(change: RecordChange) -> RecordChange:
     """Return a change without paths on the client's machine, even if the client sent them."""
-    return replace(change, before=unplaced(change.before), after=unplaced(change.after))
+    return replace(change, before=without_roots(change.before), after=without_roots(change.after))
 
 
 def actor_of(principal: Principal, action: Action) -> Actor:

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from cortex.base.errors import FileError, InputError, explained
-from cortex.base.runtime.atomic_file import written_aside
+from cortex.base.runtime.atomic_file import atomic_write
 from cortex.base.visibility import EVERYWHERE
 from cortex.engine.store.records.ledger import Ledger
 from cortex.interfaces.team_server import principals as people
@@ -178,7 +178,7 @@ def backup(
 
     if os.path.lexists(file):
         raise InputError("ARGUMENT_INVALID", f"{file} is there already; nothing was written")
-    with ledger(db) as opened, written_aside(file) as temporary:
+    with ledger(db) as opened, atomic_write(file) as temporary:
         dump(opened, temporary)
     size = file.stat().st_size
     if as_json:

@@ -25,7 +25,7 @@ from cortex.base.record_model import (
     Thread,
 )
 from cortex.families.team.field_rules import LIMITS, SENSITIVITIES, STATES, TYPES
-from cortex.families.team.notifications import who
+from cortex.families.team.notifications import resolve_name
 from cortex.families.team.references import scope_of
 from cortex.families.team.tools.search_tool import moment
 from cortex.families.team.wire.identity import agent_of
@@ -143,7 +143,7 @@ def _reference_of(context: RouteContext, name: str, value: str) -> str:
         return scope_of(context.hall.store.recorded, value).id
     if name == "tag":
         return value.strip().casefold()
-    return who(value, me=context.principal.name) if name == "assignee" else value
+    return resolve_name(value, me=context.principal.name) if name == "assignee" else value
 
 
 def list_records(kind: ListedKind, context: RouteContext) -> RouteResult:

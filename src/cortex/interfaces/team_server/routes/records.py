@@ -24,7 +24,7 @@ from cortex.base.record_model import (
     Task,
     Thread,
 )
-from cortex.families.team.notifications import who
+from cortex.families.team.notifications import resolve_name
 from cortex.families.team.references import resolve_ref
 from cortex.families.team.validation import refusal
 from cortex.families.team.writes.actions import PATCH_FIELDS
@@ -151,7 +151,7 @@ def change_record(kind: ListedKind, context: RouteContext) -> RouteResult:
     for name in ("assignees", "watchers", "stewards"):
         if name in fields:
             names = (
-                who(person, context.hall.settings, me=context.principal.name)
+                resolve_name(person, context.hall.settings, me=context.principal.name)
                 for person in fields[name]
             )
             fields[name] = tuple(dict.fromkeys(names))
