@@ -23,7 +23,7 @@ from pydantic import BaseModel
 from cortex.base.settings import Settings, load
 from cortex.base.types import Cancel, MemoryState
 from cortex.engine.library import Library
-from cortex.families.memory.file_import import Brought
+from cortex.families.memory.file_import import ImportedMemory
 from cortex.families.memory.tools import open_family
 from cortex.families.memory.tools.arguments import GetContext, GetMemory, ListScopes, QueryMemories
 from cortex.families.memory.writer import add_all
@@ -45,7 +45,7 @@ def fill(settings: Settings, watch: Watch, count: int, seed: int) -> dict[str, o
         library.store.lease.take()
         words()  # which are no part of it
         before, wall, cpu = watch.mark(), time.perf_counter(), time.process_time()
-        taken = add_all(library, map(Brought, make(count, seed)), state=MemoryState.APPROVED)
+        taken = add_all(library, map(ImportedMemory, make(count, seed)), state=MemoryState.APPROVED)
         wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
         made = time.process_time()
         sum(1 for _ in make(count, seed))

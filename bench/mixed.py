@@ -35,7 +35,7 @@ from cortex.base.settings import load
 from cortex.base.types import Cancel, MemoryState
 from cortex.engine.library import Library, id_of
 from cortex.engine.store import RecordTransaction
-from cortex.families.memory.file_import import Brought
+from cortex.families.memory.file_import import ImportedMemory
 from cortex.families.memory.writer import add_all
 from cortex.families.team.ids import fresh_key
 from cortex.families.team.writes.create import add_body
@@ -213,7 +213,7 @@ def fill_memories(library: Library, seed: int) -> dict[str, str]:
     """Keep all memories; the ids of those that are asked for, by their keys."""
     made = list(memories(seed))
     added = add_all(
-        library, [Brought(memory) for _, memory in made], state=MemoryState.APPROVED
+        library, [ImportedMemory(memory) for _, memory in made], state=MemoryState.APPROVED
     ).added
     return {key: number for (key, _), number in zip(made, added, strict=True) if key}
 

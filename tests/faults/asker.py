@@ -8,7 +8,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from cortex.base.errors import InputError
-from cortex.families.memory.ids import find_memory, told_id
+from cortex.families.memory.ids import display_id, find_memory
 from cortex.families.memory.search import MemoryQuery, find
 from cortex.families.memory.session_context import context_of
 from families.memory.desk import open_library, settings_of
@@ -37,7 +37,7 @@ with open_library(
             check(hit.one.memory)
         for hit in found.hits[:2]:
             try:
-                check(find_memory(library, told_id(hit.one, found.present)).memory)
+                check(find_memory(library, display_id(hit.one, found.present)).memory)
             except InputError as error:  # deleted meanwhile
                 assert error.code == "MEMORY_UNKNOWN"
         for one in context_of(library, root, most=5).memories:

@@ -50,7 +50,9 @@ class Bench:
     def families(self, *names: str) -> Iterator[list[Family]]:
         variables = {"CORTEX_HOME": str(self.home), "CORTEX_INDEXING_WORKERS": "1"}
         lenders = SharedResources(engine_pool(keep=True), ChunkIndexPool(watch=False))
-        families, _ = open_families(resolve_request(names, [], variables, self.root), lenders, read_only=False)
+        families, _ = open_families(
+            resolve_request(names, [], variables, self.root), lenders, read_only=False
+        )
         try:
             yield families
         finally:

@@ -50,7 +50,7 @@ from cortex.engine.search import BELOW_THRESHOLD, NO_EMBEDDER, check_query, pars
 from cortex.engine.sources.scanner import scan
 from cortex.engine.store import Operation, Store
 from cortex.engine.store_folder import find_store, has_lost_project
-from cortex.engine.store_stats import vitals_of
+from cortex.engine.store_stats import collect_stats
 from cortex.engine.worker import Pool
 
 # Above this, reading everything for one answer takes longer than indexing it once.
@@ -636,7 +636,7 @@ class Engine:
 
     def vitals(self) -> StoreStats:
         """Figures about the store."""
-        return vitals_of(
+        return collect_stats(
             self.store,
             self.source,
             self.freshness(),

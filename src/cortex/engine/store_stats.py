@@ -12,7 +12,7 @@ from cortex.engine.store import Store
 SMALL_BYTES, LARGE_BYTES = 10_000, 100_000
 
 
-def vitals_of(
+def collect_stats(
     store: Store,
     main: Source,
     state: Freshness,

@@ -8,9 +8,9 @@ from cortex.engine.search.calibration import (
     CUT,
     FITS,
     _curve,
+    calibrate,
     known_features,
     probability,
-    relate,
     right_features,
 )
 from cortex.engine.search.features import Candidate
@@ -32,7 +32,7 @@ def relevances(
     query: str = "how are leases taken over by another process",
     mode: Mode = Mode.WORDS,
 ) -> list[float]:
-    relate(candidates, parse(query), mode)
+    calibrate(candidates, parse(query), mode)
     return [candidate.relevance for candidate in candidates]
 
 
@@ -129,7 +129,7 @@ def test_a_hit_is_judged_by_the_features_that_were_fitted(found: list[Candidate]
     found.sort(key=lambda one: -one.score)
     best, last = max(found[0].score, 1e-9), found[-1]
     known, right = FITS[mode].known, FITS[mode].right
-    relate(found, PARSED, mode)
+    calibrate(found, PARSED, mode)
     sure = max(probability(one, known_features(found[:3], PARSED)) for one in (known, _VERY_NEAR))
     likely = probability(right, right_features(last, last.score / best))
     assert last.relevance == pytest.approx(_curve(sure * likely**0.5), abs=1e-4)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cortex.engine.search.pattern_check import MAX_CHARACTERS, why_not
+from cortex.engine.search.pattern_check import MAX_CHARACTERS, rejection_reason
 
 ORDINARY = [
     r"def \w+\(",
@@ -71,13 +71,13 @@ print("done", int(peak.split()[1]) // 1024)
 def test_an_ordinary_expression_is_taken(expression):
     import regex
 
-    assert why_not(expression) == ""
+    assert rejection_reason(expression) == ""
     regex.compile(expression, regex.VERSION0)
 
 
 @pytest.mark.parametrize("expression", BOMBS)
 def test_a_bomb_is_refused_with_a_reason(expression):
-    assert why_not(expression)
+    assert rejection_reason(expression)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of Linux")
@@ -95,7 +95,7 @@ def test_the_largest_that_are_taken_compile_in_little_memory_and_on_a_small_stac
         "|".join("ab" * 330),
         "(" * 49 + ")*" * 49,
     ]
-    assert [why_not(pattern) for pattern in worst] == [""] * len(worst)
+    assert [rejection_reason(pattern) for pattern in worst] == [""] * len(worst)
     ran = subprocess.run(
         [sys.executable, "-c", COMPILE],
         input=repr(worst),
@@ -128,6 +128,6 @@ pieces = st.sampled_from(
 
 @given(st.lists(pieces | st.characters(), max_size=30).map("".join))
 def test_the_scan_ends_for_any_text_and_a_bomb_outside_of_sets_is_found_behind_it(text):
-    assert isinstance(why_not(text), str)
+    assert isinstance(rejection_reason(text), str)
     if not set(text) & set("[\\"):
-        assert why_not(text + "(?:a{9999}){9999}")
+        assert rejection_reason(text + "(?:a{9999}){9999}")

@@ -7,7 +7,7 @@ from cortex.base.settings import load
 from cortex.engine.engine import Engine
 from cortex.engine.search.features import Candidate
 from cortex.engine.search.query_parser import parse
-from cortex.engine.search.retrieval import find_by_words, masses_of
+from cortex.engine.search.retrieval import find_by_words, weigh_words
 from cortex.engine.store import SearchFilter, Store
 
 
@@ -53,7 +53,7 @@ def find(store: tuple[Store, int]) -> Find:
         narrow = SearchFilter((source,), **more)  # type: ignore[arg-type]
         with opened.reading():
             return list(
-                find_by_words(opened, words, narrow, parsed, masses_of(words, parsed)).values()
+                find_by_words(opened, words, narrow, parsed, weigh_words(words, parsed)).values()
             )
 
     return ask
@@ -174,14 +174,14 @@ def test_each_way_in_finds_something_here(find: Find):
 
 def test_without_a_word_index_names_and_places_are_found(store: tuple[Store, int]):
     opened, source = store
-    assert masses_of(None, parse("first")) == {}
+    assert weigh_words(None, parse("first")) == {}
     for way in ("definition", "beginning", "joined", "place"):
         assert find_by_words(opened, None, SearchFilter((source,)), parse(QUERIES[way]), {}), way
     assert find_by_words(opened, None, SearchFilter((source,)), parse("of"), {}) == {}
 
 
 def test_a_rare_word_is_worth_more_than_a_common_one(store: tuple[Store, int]):
-    masses = masses_of(store[0].indexes.words(), parse("return tested"))
+    masses = weigh_words(store[0].indexes.words(), parse("return tested"))
     assert masses["tested"] > masses["return"] > 0
 
 
@@ -193,7 +193,7 @@ def test_words_that_are_worth_nothing_when_rounded_still_find_their_places(
     words, parsed = opened.indexes.words(), replace(parse("json"), weights={"json": 1e-9})
     with opened.reading():
         found = find_by_words(
-            opened, words, SearchFilter((source,)), parsed, masses_of(words, parsed)
+            opened, words, SearchFilter((source,)), parsed, weigh_words(words, parsed)
         )
     assert "docs/json.md" in {one.place.doc.path for one in found.values()}
     assert not any(one.words for one in found.values())

@@ -24,7 +24,7 @@ from cortex.base.types import Cancel
 from cortex.engine.embedders.hashing import HashingEmbedder
 from cortex.engine.engine import Engine
 from cortex.families.chunkfiles.exporter import Exporter, folder_of
-from cortex.families.chunkfiles.format import Reading, list_chunk_files
+from cortex.families.chunkfiles.format import ChunkFileReader, list_chunk_files
 
 Open = Callable[..., Engine]
 RFC3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)")
@@ -308,7 +308,7 @@ def test_our_own_reader_reads_the_same(project, out):
     assert [file.name for file in listing.files] == FILES
     read = {}
     for file in listing.files:
-        reading = Reading(file.path)
+        reading = ChunkFileReader(file.path)
         assert (reading.model, reading.dimensions) == ("words", 64)
         read |= {one.entry.id: one for one in reading}
         assert reading.warnings == []

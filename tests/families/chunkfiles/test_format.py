@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from cortex.base.errors import FileError
 from cortex.families.chunkfiles import format
-from cortex.families.chunkfiles.format import Reading, list_chunk_files
+from cortex.families.chunkfiles.format import ChunkFileReader, list_chunk_files
 
 
 def chunk(number: int = 1, **changes: object) -> dict:
@@ -43,8 +43,8 @@ def write(path: Path, content: object) -> Path:
     return path
 
 
-def read(path: Path) -> tuple[list, Reading]:
-    reading = Reading(path)
+def read(path: Path) -> tuple[list, ChunkFileReader]:
+    reading = ChunkFileReader(path)
     return list(reading), reading
 
 
@@ -309,14 +309,14 @@ def test_a_missing_folder_or_file_is_an_error(tmp_path):
         list_chunk_files(tmp_path / "nowhere")
     assert caught.value.code == "FILE_NOT_FOUND"
     with pytest.raises(FileError):
-        Reading(tmp_path / "nowhere.json")
+        ChunkFileReader(tmp_path / "nowhere.json")
 
 
 @pytest.mark.skipif(sys.platform == "win32" or os.geteuid() == 0, reason="root may read everything")
 def test_an_unreadable_file_is_an_error(file):
     write(file, wrapped(chunk())).chmod(0)
     with pytest.raises(FileError) as caught:
-        Reading(file)
+        ChunkFileReader(file)
     assert caught.value.code == "PERMISSION_DENIED"
 
 
@@ -327,5 +327,5 @@ def test_a_file_that_became_a_link_or_a_pipe_since_it_was_listed_is_not_read(tmp
     os.mkfifo(tmp_path / "pipe.json")
     for name in ("link.json", "pipe.json"):
         with pytest.raises(FileError) as caught:
-            list(Reading(tmp_path / name))
+            list(ChunkFileReader(tmp_path / name))
         assert caught.value.code == "FILE_UNREADABLE"

@@ -13,7 +13,7 @@ from cortex.base.errors import ConfigError, FileError, InputError
 from cortex.base.types import Mode
 from cortex.families.chunkfiles import builder
 from cortex.families.chunkfiles.index import ChunkQuery
-from cortex.families.chunkfiles.loader import Loading
+from cortex.families.chunkfiles.loader import GenerationLoader
 from families.chunkfiles.chunkmaking import ids, make_chunk, write_chunks
 
 
@@ -387,7 +387,7 @@ def test_the_same_chunks_give_the_same_answer_however_they_came_about(
 def test_dead_rows_are_cleared_away_after_a_reload(folder, home, monkeypatch):
     monkeypatch.setattr(builder, "FEW_ENTRIES", 0)
     chunks = [make_chunk(f"n{n}", f"basket number {n}", embedding=None) for n in range(1500)]
-    loading = Loading(folder, home)
+    loading = GenerationLoader(folder, home)
     tidied = []
     for turn in range(4):  # 400 of 1,500 at a time: too few to write the words anew at once
         changed = [make_chunk(f"n{n}", f"other {turn}", embedding=None) for n in range(400)]

@@ -20,7 +20,7 @@ from cortex.engine.store.index import lexical as words_module
 from cortex.engine.store.index.lexical import LexicalIndex
 from cortex.families.memory import curation
 from cortex.families.memory.curation import delete, edit, judge, supersede, undo
-from cortex.families.memory.file_import import Brought
+from cortex.families.memory.file_import import ImportedMemory
 from cortex.families.memory.ids import find_memory
 from cortex.families.memory.writer import add, add_all
 from families.memory.desk import (
@@ -71,7 +71,7 @@ def test_a_row_of_another_product_is_judged_here(foreign, action, found):
 
 def test_a_decision_about_many_is_taken_back_at_once(library, monkeypatch):
     monkeypatch.setattr(curation, "BATCH", 3)
-    add_all(library, (Brought(Memory("", f"Lamp {number} is lit")) for number in range(10)))
+    add_all(library, (ImportedMemory(Memory("", f"Lamp {number} is lit")) for number in range(10)))
     assert judge(library, memories(library), "approve") == 10
     assert len(ask(library, limit=50).hits) == 10
     assert undo(library) == 10
@@ -231,7 +231,7 @@ def test_what_the_index_cannot_follow_yet_is_kept_and_what_was_deleted_is_not_sa
     assert judge(library, [one_of(library, new)], "promote") == 1
     supersede(library, one_of(library, old), one_of(library, new))
     assert undo(library) == 1
-    assert add_all(library, [Brought(Memory("", "Chairs are brown"))]).added
+    assert add_all(library, [ImportedMemory(Memory("", "Chairs are brown"))]).added
     assert "what was written isn't found yet" in caplog.text
     deleted = delete(library, [one_of(library, gone)])
     assert (deleted.own, deleted.complete) == (

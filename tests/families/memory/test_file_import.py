@@ -17,7 +17,7 @@ from cortex.families.memory.adapters.claude_mem import open_database
 from cortex.families.memory.export import ExportedMemory, export_of
 from cortex.families.memory.file_import import (
     MAX_NOTE_BYTES,
-    Brought,
+    ImportedMemory,
     natural,
     read,
     read_export,
@@ -74,7 +74,7 @@ def test_an_observation_of_an_export_is_a_memory_of_its_session(tmp_path):
         "prompts": [{}],
     }
     (brought,) = read_export(write(tmp_path / "export.json", said))
-    assert brought == Brought(
+    assert brought == ImportedMemory(
         Memory(
             key="obs_12",
             title="Lamps flicker",
@@ -193,7 +193,8 @@ KEPT = strategies.builds(
 def test_what_is_exported_comes_back_as_it_was(tmp_path_factory, kept):
     path = write(tmp_path_factory.mktemp("export") / "export.json", export_of(kept, at=NOW))
     assert list(read(path)) == [
-        Brought(one.memory, one.state, one.scope, one.citations, one.superseded_by) for one in kept
+        ImportedMemory(one.memory, one.state, one.scope, one.citations, one.superseded_by)
+        for one in kept
     ]
 
 

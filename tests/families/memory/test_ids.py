@@ -12,7 +12,7 @@ from cortex.base.types import Memory, MemoryState
 from cortex.engine.library import Library
 from cortex.families.memory.curation import delete, judge
 from cortex.families.memory.databases import databases
-from cortex.families.memory.ids import find_memory, told_id
+from cortex.families.memory.ids import display_id, find_memory
 from cortex.families.memory.writer import add
 from families.memory.adapters.claude_bases import make_claude_mem
 from families.memory.desk import copy, database, memories, one_of, open_library, settings_of
@@ -35,7 +35,7 @@ def scoped(
 
 def ids(library: Library) -> dict[str, str]:
     present = databases(library.settings)
-    return {memory.memory.title: told_id(memory, present) for memory in memories(library)}
+    return {memory.memory.title: display_id(memory, present) for memory in memories(library)}
 
 
 def refusal(library: Library, told: str, scope: str = "") -> InputError:

@@ -17,7 +17,7 @@ from cortex.engine.library import Library
 from cortex.engine.store import OWN
 from cortex.families.memory import mirror, search
 from cortex.families.memory.curation import judge, supersede
-from cortex.families.memory.file_import import Brought
+from cortex.families.memory.file_import import ImportedMemory
 from cortex.families.memory.writer import add, add_all
 from families.memory.adapters.claude_bases import make_claude_mem
 from families.memory.desk import (
@@ -198,7 +198,7 @@ def test_a_long_memory_is_one_answer(library):
 def test_the_same_question_gives_the_same_answer_page_by_page(library):
     add_all(
         library,
-        (Brought(Memory("", f"Lamp {n} is blue", created=NOW - n)) for n in range(40)),
+        (ImportedMemory(Memory("", f"Lamp {n} is blue", created=NOW - n)) for n in range(40)),
         state=MemoryState.APPROVED,
     )
     whole = titles(ask(library, "blue lamp", limit=40))

@@ -13,7 +13,7 @@ from cortex.engine import library as libraries
 from cortex.engine.library import Library
 from cortex.families.memory import writer
 from cortex.families.memory.curation import judge
-from cortex.families.memory.file_import import Brought
+from cortex.families.memory.file_import import ImportedMemory
 from cortex.families.memory.writer import HOOK, IMPORT, add, add_all
 from families.memory.desk import (
     ask,
@@ -64,8 +64,8 @@ def test_what_a_hook_or_an_import_brings_is_in_staging(library):
     add_all(
         library,
         [
-            Brought(Memory("", "Doors are red")),
-            Brought(Memory("", "Roofs are flat"), MemoryState.APPROVED),
+            ImportedMemory(Memory("", "Doors are red")),
+            ImportedMemory(Memory("", "Roofs are flat"), MemoryState.APPROVED),
         ],
     )
     assert sorted(titles(ask(library, status="staging"))) == ["Doors are red", "Lamps are blue"]
@@ -93,7 +93,7 @@ def test_what_can_not_be_kept_is_refused_whoever_brings_it(library, memory, why,
         and why in error.value.message
         and TOKEN not in error.value.message
     )
-    taken = add_all(library, [Brought(memory)])
+    taken = add_all(library, [ImportedMemory(memory)])
     assert taken.added == () and len(taken.refused) == 1 and memories(library) == []
 
 
@@ -129,7 +129,7 @@ def test_what_only_a_database_said_that_is_gone_is_written(library, isolated):
     shutil.rmtree(isolated.user / ".claude-mem")
     assert add(library, Memory("", LONG)).created
     assert titles(ask(library)) == [LONG]
-    assert add_all(library, [Brought(Memory("", LONG))]).duplicates == 1
+    assert add_all(library, [ImportedMemory(Memory("", LONG))]).duplicates == 1
 
 
 def test_what_was_rejected_is_approved_when_a_person_says_it_again_and_not_when_a_hook_does(
@@ -191,8 +191,8 @@ def test_a_memory_that_says_what_it_supersedes_says_is_written(library):
 
 def test_many_are_one_step_however_many_transactions_they_take(library, monkeypatch):
     monkeypatch.setattr(writer, "BATCH", 3)
-    brought = [Brought(Memory("", f"Lamp {number} is lit")) for number in range(8)] + [
-        Brought(Memory("", "lamp 3 IS lit"))
+    brought = [ImportedMemory(Memory("", f"Lamp {number} is lit")) for number in range(8)] + [
+        ImportedMemory(Memory("", "lamp 3 IS lit"))
     ]
     assert add_all(library, brought, dry=True).duplicates == 1 and memories(library) == []
     taken = add_all(library, brought, scope="dev")
@@ -225,9 +225,9 @@ def test_what_another_process_writes_at_the_same_moment_is_one_memory(
 
 
 def test_two_imports_of_the_same_at_once_bring_it_once(library, isolated):
-    brought = [Brought(Memory("", f"Lamp {number} is blue")) for number in range(6)]
+    brought = [ImportedMemory(Memory("", f"Lamp {number} is blue")) for number in range(6)]
 
-    def slowly() -> Iterator[Brought]:
+    def slowly() -> Iterator[ImportedMemory]:
         yield from brought
         with open_library(settings_of(isolated.cortex)) as other:
             add_all(other, brought[:4])
@@ -238,5 +238,5 @@ def test_two_imports_of_the_same_at_once_bring_it_once(library, isolated):
 
 
 def test_what_an_import_is_refused_for_is_not_told_with_it(library):
-    taken = add_all(library, [Brought(Memory("", f"The key {TOKEN}"))])
+    taken = add_all(library, [ImportedMemory(Memory("", f"The key {TOKEN}"))])
     assert len(taken.refused) == 1 and TOKEN not in repr(taken)

@@ -51,8 +51,15 @@ def told(library: Library, recipient: str, state: str = "new") -> list[tuple[str
 def test_a_name_of_the_person_means_the_person(settings: Settings) -> None:
     for name in ("me", "person", "Ada", "@ada", " ADA ", login()):
         assert resolve_name(name, settings) == "person", name
-    assert resolve_name("me", settings, me="agent") == "agent" and resolve_name("Agent", settings) == "agent"
-    assert (resolve_name("@lena", settings), resolve_name("Lena"), resolve_name("ada")) == ("lena", "Lena", "ada")
+    assert (
+        resolve_name("me", settings, me="agent") == "agent"
+        and resolve_name("Agent", settings) == "agent"
+    )
+    assert (resolve_name("@lena", settings), resolve_name("Lena"), resolve_name("ada")) == (
+        "lena",
+        "Lena",
+        "ada",
+    )
 
 
 @pytest.mark.parametrize(

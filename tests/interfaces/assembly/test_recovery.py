@@ -26,7 +26,7 @@ from cortex.engine.embedders.circuit_breaker import Embedders
 from cortex.engine.library import Library
 from cortex.engine.store import OWN, STORE_NAME, MemoryFilter, Store, leased
 from cortex.engine.store.snapshots import ASKED, RESTORE, list_snapshots, make_snapshot
-from cortex.families.memory.file_import import Brought
+from cortex.families.memory.file_import import ImportedMemory
 from cortex.families.memory.search import MemoryQuery, find
 from cortex.families.memory.writer import add, add_all
 from cortex.families.team.sync.state import RESYNC, URL
@@ -69,7 +69,7 @@ def made() -> Iterator[Path]:
         with opened(settings) as library:
             add_all(
                 library,
-                [Brought(memory_of(number)) for number in range(COUNT)],
+                [ImportedMemory(memory_of(number)) for number in range(COUNT)],
                 state=MemoryState.APPROVED,
             )
             create(library, Subcortex("ops", "Operations"), actor=person())

@@ -312,5 +312,8 @@ def _is_basic_auth(value: str) -> bool:
     """Return whether a value is the base64 of a user name and a password."""
     user, colon, password = decoded(value).lower().partition(":")
     return (
-        bool(colon) and password != user and len(password) >= 6 and not has_placeholder_word(password)
+        bool(colon)
+        and password != user
+        and len(password) >= 6
+        and not has_placeholder_word(password)
     )

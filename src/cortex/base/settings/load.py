@@ -83,7 +83,10 @@ def load(
         entry for entry in variables if shared and isinstance(entry.key, Key) and entry.key.index
     ]
     applied = [entry for entry in variables if entry not in ignored]
-    typed = ((applied, SettingOrigin.ENVIRONMENT), (list(_read_flags(flags or {})), SettingOrigin.FLAG))
+    typed = (
+        (applied, SettingOrigin.ENVIRONMENT),
+        (list(_read_flags(flags or {})), SettingOrigin.FLAG),
+    )
 
     trusted = Layers()
     for entries, speaker in ((own, SettingOrigin.HOME), *typed):

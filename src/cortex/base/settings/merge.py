@@ -71,7 +71,11 @@ class Layers:
     warnings: list[str] = field(default_factory=list)
 
     def lay(
-        self, entries: Iterable[SettingEntry], speaker: SettingOrigin, held: Layers, root: Path | None
+        self,
+        entries: Iterable[SettingEntry],
+        speaker: SettingOrigin,
+        held: Layers,
+        root: Path | None,
     ) -> None:
         """Merge `entries` over the values so far.
 

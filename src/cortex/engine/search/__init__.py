@@ -18,7 +18,7 @@ from cortex.base.redaction import Redacted
 from cortex.base.text import words_of
 from cortex.base.types import Cancel, Hit, Mode, Page, Query, Source
 from cortex.engine.search import diversity, features
-from cortex.engine.search.calibration import relate
+from cortex.engine.search.calibration import calibrate
 from cortex.engine.search.features import Candidate
 from cortex.engine.search.grep import redaction_note, search_exact
 from cortex.engine.search.query_classes import Corpus, weights_of
@@ -31,7 +31,7 @@ from cortex.engine.search.retrieval import (
     add_by_meaning,
     find_by_words,
     likeness_by_meaning,
-    masses_of,
+    weigh_words,
 )
 from cortex.engine.search.snippets import SnippetGroup, cut_snippet, merge, opening_of
 from cortex.engine.store import ChunkLocation, LexicalIndex, Lookup, SearchFilter, Store, stem_of
@@ -130,7 +130,7 @@ def _search(
         texts = _Texts(store.lookup)
         ranked = _rank(candidates, plan, texts, _recency(store.lookup, scope.sources), masses)
         _check_time(cancel, deadline)
-        relate(ranked, plan.parsed, _calibrated_mode(plan))
+        calibrate(ranked, plan.parsed, _calibrated_mode(plan))
         selected = _select(store, ranked, plan, texts)
         if ranked and not selected:
             notes.append(_explain_empty(ranked, plan, lexical, scope))
@@ -202,7 +202,7 @@ def _weigh_words(
 ) -> Mapping[str, float]:
     """Weigh each word of the query by its rarity, counting only what the viewer may see."""
     seen = None if store.viewer is None else (scope, store.counts(*scope.sources).chunks)
-    return masses_of(lexical, parsed, seen)
+    return weigh_words(lexical, parsed, seen)
 
 
 def _retrieve(
@@ -229,7 +229,7 @@ def _weight_of(candidates: Collection[Candidate], parsed: Parsed) -> float:
         return 0.0
     coverage = (max(candidate.covers, candidate.told) for candidate in candidates)
     best = max(coverage, default=1.0)
-    return features.turn_to_meaning(weights_of(parsed.classes, parsed.corpus).meaning, best)
+    return features.semantic_weight(weights_of(parsed.classes, parsed.corpus).meaning, best)
 
 
 def _recency(lookup: Lookup, source_ids: Sequence[int]) -> Mapping[str, int]:

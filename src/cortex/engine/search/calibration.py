@@ -51,7 +51,7 @@ FITS: Mapping[Mode, Fit] = {
 _VERY_NEAR = (0.0, 0.0, 0.0, 0.0, 18.5, -10.0)
 
 
-def relate(ranked: Sequence[Candidate], parsed: Parsed, mode: Mode) -> None:
+def calibrate(ranked: Sequence[Candidate], parsed: Parsed, mode: Mode) -> None:
     """Set the relevance of each candidate; they come in their final order."""
     if not ranked:
         return

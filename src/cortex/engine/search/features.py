@@ -242,7 +242,7 @@ def nearness(chunk: float, file: float) -> float:
     return max(0.0, (1 - FILE_SHARE) * chunk + FILE_SHARE * file)
 
 
-def turn_to_meaning(weight: float, held: float) -> float:
+def semantic_weight(weight: float, held: float) -> float:
     """Weight of the cosine, given the largest share of the query that any chunk contains.
 
     The less the words cover, the more it weighs. Worth 0 / .001 / .001 / .005, and .007 on

@@ -20,7 +20,7 @@ from cortex.base.text import role_of
 from cortex.base.types import Cancel, Hit, Mode, Page, Query, ScannedFile, Source, UnreadableFile
 from cortex.engine.chunkers import HEAD_CHARACTERS, language_of
 from cortex.engine.readers import read
-from cortex.engine.search.pattern_check import why_not
+from cortex.engine.search.pattern_check import rejection_reason
 from cortex.engine.sources.scanner import read_bytes
 from cortex.engine.store import extension_of
 
@@ -133,7 +133,7 @@ def _redaction_of(text: str) -> RedactedText:
 def _finder(query: Query, deadline: float) -> Find:
     if not query.regex:
         return lambda text: _find_literal(text, query.text)
-    if reason := why_not(query.text):
+    if reason := rejection_reason(query.text):
         raise InputError(
             "REGEX_INVALID",
             f"the expression is refused: {reason}",

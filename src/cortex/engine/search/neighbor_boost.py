@@ -37,7 +37,7 @@ Held = Mapping[Pair, Collection[str]]
 Lent = dict[Pair, dict[str, float]]
 
 
-def add_beside(
+def boost_neighbors(
     store: Store,
     words: LexicalIndex,
     narrow: SearchFilter,

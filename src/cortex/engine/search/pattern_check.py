@@ -34,7 +34,7 @@ _TOKEN = re.compile(
 )
 
 
-def why_not(expression: str) -> str:
+def rejection_reason(expression: str) -> str:
     """Reason to reject an expression; "" if it may be compiled, valid or not."""
     if len(expression) > MAX_CHARACTERS:
         return f"it is longer than {MAX_CHARACTERS} characters"

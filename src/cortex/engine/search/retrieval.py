@@ -14,7 +14,7 @@ from cortex.base.text import split_identifier
 from cortex.base.types import Doc, Stamp
 from cortex.engine.search import features
 from cortex.engine.search.features import Candidate
-from cortex.engine.search.neighbor_boost import add_beside
+from cortex.engine.search.neighbor_boost import boost_neighbors
 from cortex.engine.search.query_classes import TOLD, Corpus, weights_of
 from cortex.engine.search.query_parser import Parsed
 from cortex.engine.store import LexicalIndex, LexicalTerm, Lookup, SearchFilter, Store, extension_of
@@ -56,7 +56,7 @@ Strengths = dict[Pair, tuple[float, str]]
 NOTHING = (0.0, "")
 
 
-def masses_of(
+def weigh_words(
     words: LexicalIndex | None, parsed: Parsed, seen: tuple[SearchFilter, int] | None = None
 ) -> dict[str, float]:
     """Weigh each word of the query by its rarity.
@@ -110,7 +110,7 @@ def find_by_words(
             candidate.defines = features.reexport(candidate)
         candidate.located = located.get(pair, NOTHING)[0]
     if parsed.corpus is Corpus.MEMORIES and words is not None:
-        add_beside(store, words, narrow, terms, best, masses, candidates)
+        boost_neighbors(store, words, narrow, terms, best, masses, candidates)
     if parsed.corpus is Corpus.MEMORIES:
         for candidate in candidates.values():
             candidate.speaks = features.speaker(candidate.place.chunk, parsed)

@@ -23,10 +23,10 @@ from cortex.base.types import Chunk, Cut, Entry, Source, Stamp, Symbol
 from cortex.engine.store import Held, Store, Update
 from cortex.families.chunkfiles.format import (
     ChunkFile,
-    Reading,
+    ChunkFileReader,
     Signature,
     Vector,
-    WrittenFile,
+    WrittenChunk,
     shown,
 )
 
@@ -228,7 +228,7 @@ class _Reader:
     ) -> None:
         self._update, self._vectors, self._file, self._states = update, vectors, file, states
         self._present = present
-        self._reading = Reading(file.path)
+        self._reading = ChunkFileReader(file.path)
         self._held = {_key_of(held.path): held for held in update.of_file(file.name)}
         self._seen: set[str] = set()
         self._shadowed = False
@@ -254,7 +254,7 @@ class _Reader:
         self._update.remove(held)
         self._vectors.remove(held.chunk)
 
-    def _store_chunk(self, written: WrittenFile) -> None:
+    def _store_chunk(self, written: WrittenChunk) -> None:
         entry, vector, name = written.entry, written.embedding, self._file.name
         path = path_of(entry)
         key, _, file = path.partition(_SEPARATOR)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, TextIO
 from cortex.base.errors import ConfigError, FileError, LimitError, explained
 from cortex.base.runtime.file_lock import lock_file
 from cortex.families.chunkfiles.export_entries import DATA, DEFINITIONS, DOCUMENTATION, SYMBOLS
-from cortex.families.chunkfiles.format import Reading, WrittenFile
+from cortex.families.chunkfiles.format import ChunkFileReader, WrittenChunk
 
 if TYPE_CHECKING:
     import numpy as np
@@ -148,7 +148,7 @@ def _write(file: TextIO, pieces: Iterable[str]) -> None:
 
 
 def render(
-    kind: str, model: ExportModel, generated: str, written: Iterable[WrittenFile]
+    kind: str, model: ExportModel, generated: str, written: Iterable[WrittenChunk]
 ) -> Iterator[str]:
     """Render a chunk file piece by piece."""
     head = {
@@ -164,7 +164,7 @@ def render(
     yield "]}"
 
 
-def _render_chunk(chunk: WrittenFile) -> str:
+def _render_chunk(chunk: WrittenChunk) -> str:
     entry = chunk.entry
     before = {
         "id": entry.id,
@@ -206,10 +206,10 @@ def numbers(vector: np.ndarray) -> str:
     return f"[{','.join(vector.astype('float32').astype(str).tolist())}]"
 
 
-def read_written(folder: Path, kind: str, model: ExportModel) -> dict[str, WrittenFile]:
+def read_written(folder: Path, kind: str, model: ExportModel) -> dict[str, WrittenChunk]:
     """Read the existing chunks by id; empty if they are of another model or unreadable."""
     try:
-        reading = Reading(folder / NAMES[kind])
+        reading = ChunkFileReader(folder / NAMES[kind])
         if (reading.model, reading.dimensions) != (model.name, model.dimensions):
             return {}
         return {chunk.entry.id: chunk for chunk in reading if chunk.embedding is not None}

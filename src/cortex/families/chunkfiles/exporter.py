@@ -28,7 +28,7 @@ from cortex.engine.sources.scanner import read_bytes
 from cortex.families.chunkfiles import export_files as files
 from cortex.families.chunkfiles.export_entries import DOCUMENTATION, DOCUMENTS, Sizes, entries_of
 from cortex.families.chunkfiles.export_files import NAMES, ExportModel, check_ours
-from cortex.families.chunkfiles.format import WrittenFile
+from cortex.families.chunkfiles.format import WrittenChunk
 from cortex.families.chunkfiles.index import chunks_dir
 from cortex.families.chunkfiles.reembedder import Reembedded, reembed
 
@@ -84,7 +84,7 @@ class Exporter:
         self._made: dict[str, _Made] = {}  # by path
         # The settings that the entries depend on.
         self._entry_settings: tuple[Sizes, str] | None = None
-        self._existing: dict[str, dict[str, WrittenFile]] = {}  # by chunk type and id
+        self._existing: dict[str, dict[str, WrittenChunk]] = {}  # by chunk type and id
         self._model = ExportModel("", 0)
         # Checksums and times of files as in generator-output.json.
         self._output_files: tuple[object, object] = ({}, {})
@@ -238,7 +238,7 @@ class Exporter:
         Returns its name, or "" if it is unchanged.
         """
         standing, now = self._existing[kind], files.now()
-        new: dict[str, WrittenFile] = {}
+        new: dict[str, WrittenChunk] = {}
         for entry in entries:
             old = standing.get(entry.id)
             if old is not None and replace(old.entry, created_at=None, updated_at=None) == entry:
@@ -246,7 +246,7 @@ class Exporter:
             elif entry.text in vectors:
                 created = old.entry.created_at if old else now
                 timed = replace(entry, created_at=created, updated_at=now)
-                new[entry.id] = WrittenFile(timed, vectors[entry.text])
+                new[entry.id] = WrittenChunk(timed, vectors[entry.text])
         same = list(new) == list(standing) and all(new[name] is standing[name] for name in new)
         if same and (self.folder / NAMES[kind]).exists():
             return ""

@@ -76,7 +76,7 @@ class ChunkFile:
 
 
 @dataclass(frozen=True, slots=True)
-class WrittenFile:
+class WrittenChunk:
     """One chunk as written in a file, with its vector if it has one."""
 
     entry: Entry
@@ -129,7 +129,7 @@ def shown(name: str) -> str:
     return name if name.isprintable() else json.dumps(name)
 
 
-class Reading:
+class ChunkFileReader:
     """One pass over a chunk file.
 
     `model` and `dimensions` come from its `_metadata`, or are "" and 0.
@@ -145,7 +145,7 @@ class Reading:
         self._more_warnings = 0
         self.model, self.dimensions = self._read_metadata()
 
-    def __iter__(self) -> Iterator[WrittenFile]:
+    def __iter__(self) -> Iterator[WrittenChunk]:
         """Yield the well-formed chunks in order; `warnings` names the others."""
         position = 0
         for position, value in enumerate(self._values(), start=1):
@@ -204,7 +204,7 @@ class Reading:
             if text.peek():
                 raise text.mistake("goes on after its end")
 
-    def _parse_chunk(self, value: object) -> WrittenFile:
+    def _parse_chunk(self, value: object) -> WrittenChunk:
         """Validate one chunk.
 
         Raises: ValueError that says what is wrong.
@@ -235,7 +235,7 @@ class Reading:
         )
         if not entry.id:
             raise ValueError("has no id")
-        return WrittenFile(entry, embedding)
+        return WrittenChunk(entry, embedding)
 
     def _parse_vector(self, value: object) -> Vector | None:
         if value is None or value == []:

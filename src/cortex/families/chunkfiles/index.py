@@ -35,12 +35,12 @@ from cortex.base.types import Cancel, Entry, Mode, Page, Query, Stamp
 from cortex.engine.search import check_query, search
 from cortex.families.chunkfiles.builder import States
 from cortex.families.chunkfiles.generations import Generation
-from cortex.families.chunkfiles.loader import DAMAGES, Loading
+from cortex.families.chunkfiles.loader import DAMAGES, GenerationLoader
 from cortex.families.chunkfiles.preflight import check_files
-from cortex.families.chunkfiles.query_embedding import Asker, EmbedderChoice
-from cortex.families.chunkfiles.watcher import Follower
+from cortex.families.chunkfiles.query_embedding import EmbedderChoice, QueryEmbedders
+from cortex.families.chunkfiles.watcher import ChunkFileWatcher
 
-__all__ = ["ChunkHit", "ChunkIndex", "ChunkQuery", "ShelfState", "chunks_dir"]
+__all__ = ["ChunkIndex", "ChunkIndexState", "ChunkQuery", "ChunkSearchResult", "chunks_dir"]
 
 # Delay after a build that failed for another reason than its files.
 RETRY_SECONDS = 5.0
@@ -72,7 +72,7 @@ class ChunkQuery:
 
 
 @dataclass(frozen=True, slots=True)
-class ChunkHit:
+class ChunkSearchResult:
     """Entries with their relevance, best first, with the search mode and notes for the reader."""
 
     results: tuple[tuple[Entry, float], ...]
@@ -81,7 +81,7 @@ class ChunkHit:
 
 
 @dataclass(frozen=True, slots=True)
-class ShelfState:
+class ChunkIndexState:
     """State of a chunk index for status output."""
 
     directory: Path
@@ -124,10 +124,10 @@ class ChunkIndex:
         # A message for the process that started the index, or "".
         self.warning = ""
         self._settings = settings
-        self._asker = Asker(settings)
-        self._loading = Loading(directory, settings.home)
+        self._asker = QueryEmbedders(settings)
+        self._loading = GenerationLoader(directory, settings.home)
         self._ready = threading.Event()
-        self._watcher = Follower(
+        self._watcher = ChunkFileWatcher(
             directory, begin=self._begin, look=self._reload, rest=self._loading.reap, watch=watch
         )
 
@@ -174,7 +174,7 @@ class ChunkIndex:
         else:
             self._loading.solved(RELOAD)
 
-    def search(self, chunk_query: ChunkQuery, *, cancel: Cancel | None = None) -> ChunkHit:
+    def search(self, chunk_query: ChunkQuery, *, cancel: Cancel | None = None) -> ChunkSearchResult:
         """Answer a query.
 
         Raises: InputError; LimitError SEARCH_TIMEOUT or INDEX_BUSY; NetworkError if an embedder is
@@ -198,7 +198,7 @@ class ChunkIndex:
         self._await_rebuilt(before, cancel)
         return self._search(chunk_query, query, cancel)
 
-    def _search(self, chunk_query: ChunkQuery, query: Query, cancel: Cancel) -> ChunkHit:
+    def _search(self, chunk_query: ChunkQuery, query: Query, cancel: Cancel) -> ChunkSearchResult:
         with self._using() as generation:
             stamps = generation.stamps
             choice = self._choose_embedder(generation)
@@ -220,7 +220,9 @@ class ChunkIndex:
             (entry.id, line) for (entry, lines), _ in redacted_matches for line in lines
         )
         results = tuple((entry, relevance) for (entry, _), relevance in redacted_matches)
-        return ChunkHit(results, page.mode, (*self._notes(page, choice, stamps), *redaction_notes))
+        return ChunkSearchResult(
+            results, page.mode, (*self._notes(page, choice, stamps), *redaction_notes)
+        )
 
     def _redact(self, entry: Entry) -> tuple[Entry, tuple[Redacted, ...]]:
         """Redact an entry as configured; also returns the redacted lines of its text."""
@@ -348,14 +350,16 @@ class ChunkIndex:
         """Schedule a look at the files, as after a change."""
         self._watcher.look_again()
 
-    def state(self) -> ShelfState:
+    def state(self) -> ChunkIndexState:
         """Describe the index for status output."""
         states, problems = dict(self._loading.states), self._loading.problems
         if not self._loading.loaded:
-            return ShelfState(self.directory, 0, states, problems, 0)
+            return ChunkIndexState(self.directory, 0, states, problems, 0)
         with self._loading.using() as generation:
             chunks = generation.store.truth.size(generation.source.id)
-            return ShelfState(self.directory, chunks, states, problems, int(generation.path.name))
+            return ChunkIndexState(
+                self.directory, chunks, states, problems, int(generation.path.name)
+            )
 
     def close(self) -> None:
         """Stop everything; the generation stays on disk for the next start."""

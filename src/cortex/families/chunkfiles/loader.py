@@ -46,7 +46,7 @@ DAMAGES = ("STORE_CORRUPT", "INDEX_DAMAGED")
 log = logging.getLogger(__name__)
 
 
-class Loading:
+class GenerationLoader:
     """Generations of one chunk index that this process has open."""
 
     def __init__(self, directory: Path, cortex_home: Path) -> None:

@@ -12,7 +12,7 @@ from cortex.base.errors import ConfigError, FileError
 from cortex.base.settings import Settings
 from cortex.base.types import Stamp
 from cortex.families.chunkfiles.builder import OWN_MODEL, stamp_of
-from cortex.families.chunkfiles.format import ChunkFile, Reading, list_chunk_files, shown
+from cortex.families.chunkfiles.format import ChunkFile, ChunkFileReader, list_chunk_files, shown
 
 WRITE_ANEW = "Write them anew with the indexer that made them, or with `cortex chunks export`."
 
@@ -42,7 +42,7 @@ def check_files(directory: Path, settings: Settings) -> tuple[Stamp, ...]:
     for file in list_chunk_files(directory).files:
         # The error is reported when the file is loaded.
         with suppress(FileError):
-            reading = Reading(file.path)
+            reading = ChunkFileReader(file.path)
             first = next(iter(reading), None)
             if first is None:
                 problem = problem or (reading.warnings[0] if reading.warnings else "")
@@ -62,7 +62,7 @@ def check_files(directory: Path, settings: Settings) -> tuple[Stamp, ...]:
     return tuple(stamps)
 
 
-def _check_dimensions(file: ChunkFile, reading: Reading, settings: Settings) -> None:
+def _check_dimensions(file: ChunkFile, reading: ChunkFileReader, settings: Settings) -> None:
     configured = settings.embedding.dimensions
     # Our own files may replace those of an indexer with other settings.
     is_ours = reading.model.startswith(OWN_MODEL)

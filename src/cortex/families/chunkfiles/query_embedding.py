@@ -65,7 +65,7 @@ class EmbedderChoice:
         )
 
 
-class Asker:
+class QueryEmbedders:
     """Embedders for the queries of one chunk index."""
 
     def __init__(self, settings: Settings) -> None:

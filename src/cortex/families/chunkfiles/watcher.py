@@ -30,7 +30,7 @@ CLOSE_SECONDS = 5.0
 log = logging.getLogger(__name__)
 
 
-class Follower:
+class ChunkFileWatcher:
     """Thread that calls `begin` once, then `look` after changes and `rest` in between.
 
     `rest` returns whether it is done.

@@ -79,7 +79,7 @@ def _vectors_in(folder: Path, state: tuple[int, ...]) -> dict[str, np.ndarray]:
     return memory_vectors(folder)
 
 
-def let_go() -> None:
+def clear_cache() -> None:
     """Drop the cached vectors once everything is copied."""
     _vectors_in.cache_clear()
 

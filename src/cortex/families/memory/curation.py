@@ -23,8 +23,8 @@ from cortex.families.memory.writer import (
     WriteResult,
     add,
     checked,
+    find_by_fingerprint,
     screened,
-    that_say,
 )
 
 ACTIONS: Mapping[str, MemoryState] = {
@@ -138,7 +138,11 @@ def edit(
             supersedes=[record],
             citations=citations or (),
         )
-    known = [other for other in that_say(library, fingerprint(memory)) if other.ref != record.ref]
+    known = [
+        other
+        for other in find_by_fingerprint(library, fingerprint(memory))
+        if other.ref != record.ref
+    ]
     if known:
         raise InputError(
             "MEMORY_REFUSED", f"this memory is not kept: {known[0].memory.key} says the same"

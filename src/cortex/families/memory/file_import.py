@@ -56,7 +56,7 @@ _NOT_TEXT = re.compile("[\0\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
-class Brought:
+class ImportedMemory:
     """Memory as read from a file; its key is the file's own, or empty."""
 
     memory: Memory
@@ -68,7 +68,9 @@ class Brought:
     successor: str = ""
 
 
-def read(path: Path, *, project: str = "", tell: Tell = lambda skipped: None) -> Iterator[Brought]:
+def read(
+    path: Path, *, project: str = "", tell: Tell = lambda skipped: None
+) -> Iterator[ImportedMemory]:
     """Read an export (a .json file), a Markdown or text file, or a folder of such files.
 
     Raises: FileError FILE_NOT_FOUND or IMPORT_UNREADABLE.
@@ -84,7 +86,7 @@ Row = Mapping[str, object]
 
 def read_export(
     path: Path, *, project: str = "", tell: Tell = lambda skipped: None
-) -> Iterator[Brought]:
+) -> Iterator[ImportedMemory]:
     """Read the memories of a claude-mem or Cortex export; summaries and prompts are ignored.
 
     Raises: FileError FILE_NOT_FOUND or IMPORT_UNREADABLE.
@@ -128,7 +130,7 @@ def _load(path: Path) -> object:
         raise _unreadable(path, f"it is no JSON ({str(error)[:100]}): export it again") from None
 
 
-def _from_row(row: Row, sessions: Mapping[str, Row], project: str) -> Brought | None:
+def _from_row(row: Row, sessions: Mapping[str, Row], project: str) -> ImportedMemory | None:
     memory = _memory(row, sessions.get(line(row.get("memory_session_id")), {}))
     if not memory.title:
         return None
@@ -136,8 +138,8 @@ def _from_row(row: Row, sessions: Mapping[str, Row], project: str) -> Brought | 
     if not isinstance(ours, dict):
         state = row.get("status")
         memory = _in_project(memory, project)
-        return Brought(memory, _STATES.get(state) if isinstance(state, str) else None)
-    return Brought(
+        return ImportedMemory(memory, _STATES.get(state) if isinstance(state, str) else None)
+    return ImportedMemory(
         _in_project(_with_extension(memory, ours), project),
         _STATES.get(line(ours.get("state"))),
         line(ours.get("scope")),
@@ -224,7 +226,7 @@ def _list(value: object) -> list[object]:
 
 def read_markdown(
     path: Path, *, project: str = "", tell: Tell = lambda skipped: None
-) -> Iterator[Brought]:
+) -> Iterator[ImportedMemory]:
     """Read one memory for each Markdown or text file in a folder, or from a single file.
 
     The files of a folder come in the natural order of their names.
@@ -257,7 +259,7 @@ def natural(path: str) -> list[tuple[tuple[bool, int, str], ...]]:
     ]
 
 
-def _single(path: Path, real: Path, project: str) -> Brought:
+def _single(path: Path, real: Path, project: str) -> ImportedMemory:
     """Read one file that was named explicitly, following links."""
     try:
         status = os.stat(real)
@@ -281,7 +283,7 @@ def _single(path: Path, real: Path, project: str) -> Brought:
     return note
 
 
-def _note(root: Path, file: ScannedFile, project: str) -> Brought | Skipped:
+def _note(root: Path, file: ScannedFile, project: str) -> ImportedMemory | Skipped:
     raw = read_bytes(root, file.path, MAX_NOTE_BYTES)
     text = raw if isinstance(raw, UnreadableFile) else decoded(raw)
     if isinstance(text, UnreadableFile):
@@ -303,7 +305,7 @@ def _note(root: Path, file: ScannedFile, project: str) -> Brought | Skipped:
         kind=note.kind,
         provenance=NOTE,
     )
-    return Brought(memory)
+    return ImportedMemory(memory)
 
 
 def _unreadable(path: Path, why: str) -> FileError:

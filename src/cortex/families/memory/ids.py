@@ -30,7 +30,7 @@ MAX_COLONS = 8
 MAX_NAMED = 5
 
 
-def told_id(record: Remembered, present: Sequence[MemoryDatabase]) -> str:
+def display_id(record: Remembered, present: Sequence[MemoryDatabase]) -> str:
     """Id of a memory as shown in answers."""
     if (
         len(present) < 2

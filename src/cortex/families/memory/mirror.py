@@ -26,7 +26,7 @@ from cortex.engine.library import Library
 from cortex.engine.store import Mirror, NewMemory
 from cortex.families.memory.adapters.claude_mem import ClaudeMemDatabase as Opened
 from cortex.families.memory.adapters.claude_mem import ClaudeMemRow, open_database
-from cortex.families.memory.chroma_vectors import let_go, reuse
+from cortex.families.memory.chroma_vectors import clear_cache, reuse
 from cortex.families.memory.databases import MemoryDatabase, databases
 from cortex.families.memory.dedup import fingerprint
 from cortex.families.memory.index_text import VERSION, word
@@ -262,7 +262,7 @@ class _Copy:
                 self._catch_up()
             if complete:
                 self._finish(seen)
-                let_go()
+                clear_cache()
             return complete and (
                 _file_state_in(self.mirror.seen) == _file_state_in(seen)
                 or (not self._must_stop() and self.go())

@@ -73,11 +73,11 @@ def named(library: Library, ids: Sequence[str]) -> list[Remembered]:
 
     Raises: InputError MEMORY_UNKNOWN or MEMORY_AMBIGUOUS.
     """
-    records = (find_told(library, memory_id) for memory_id in ids)
+    records = (find_by_id_or_prefix(library, memory_id) for memory_id in ids)
     return list({record.ref: record for record in records}.values())
 
 
-def find_told(library: Library, memory_id: str) -> Remembered:
+def find_by_id_or_prefix(library: Library, memory_id: str) -> Remembered:
     """Look up a memory by its id; for our own, an unambiguous prefix of four characters will do.
 
     Raises: InputError MEMORY_UNKNOWN or MEMORY_AMBIGUOUS.

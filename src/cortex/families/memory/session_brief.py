@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from cortex.base.text import fenced, one_line
 from cortex.engine.store import Remembered
-from cortex.families.memory.ids import told_id
+from cortex.families.memory.ids import display_id
 from cortex.families.memory.session_context import SessionContext
 
 TITLE_CHARACTERS = 300
@@ -61,7 +61,7 @@ def _row(record: Remembered, context: SessionContext, *, elsewhere: bool = False
     title = one_line(" ".join(memory.title.split()), TITLE_CHARACTERS)
     changes = context.stale.get(record.ref, ())
     stale = f" [maybe stale: {one_line('; '.join(changes), STALE_CHARACTERS)}]" if changes else ""
-    memory_id = one_line(told_id(record, context.present), 100)
+    memory_id = one_line(display_id(record, context.present), 100)
     return f"- {memory_id} {one_line(memory.date, 10)}{kind} {title}{project}{stale}"
 
 

@@ -30,7 +30,7 @@ from cortex.families.memory.dedup import (
     parts_of,
     restates,
 )
-from cortex.families.memory.file_import import Brought
+from cortex.families.memory.file_import import ImportedMemory
 from cortex.families.memory.index_text import text_of, word
 from cortex.families.memory.states import name_of
 from cortex.plugins.policy import policy_of
@@ -61,7 +61,7 @@ class WriteResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class ImportResult:
     """Outcome of an import."""
 
     added: tuple[str, ...]
@@ -91,7 +91,7 @@ def add(
     replaced_refs = {replaced.ref for replaced in supersedes}
     known = [
         record
-        for record in that_say(library, fingerprint(memory))
+        for record in find_by_fingerprint(library, fingerprint(memory))
         if record.ref not in replaced_refs
     ]
     if known:
@@ -141,13 +141,13 @@ def _refuse_repetition(
 
 def add_all(
     library: Library,
-    brought: Iterable[Brought],
+    brought: Iterable[ImportedMemory],
     *,
     state: MemoryState = MemoryState.STAGING,
     scope: str = "",
     actor: str = IMPORT,
     dry: bool = False,
-) -> Taken:
+) -> ImportResult:
     """Store many memories in order and as one batch; duplicates and refused ones are counted.
 
     `state` and `scope` apply to memories that come without. A Cortex id is kept unless another
@@ -167,12 +167,12 @@ def add_all(
         added += keys
     if step:
         library.follow()
-    return Taken(tuple(added), count - len(added), tuple(refused))
+    return ImportResult(tuple(added), count - len(added), tuple(refused))
 
 
 def _new_memories(
     library: Library,
-    brought: Iterable[Brought],
+    brought: Iterable[ImportedMemory],
     state: MemoryState,
     scope: str,
     refused: list[tuple[str, str]],
@@ -189,7 +189,7 @@ def _new_memories(
             refused.append((redact(imported.memory.title)[0], error.message))
             continue
         content = fingerprint(memory)
-        if content in seen or that_say(library, content):
+        if content in seen or find_by_fingerprint(library, content):
             yield None
             continue
         seen.add(content)
@@ -273,7 +273,7 @@ def _refusal(why: str) -> InputError:
     return InputError("MEMORY_REFUSED", f"this memory is not kept: {why}")
 
 
-def that_say(library: Library, content: bytes) -> list[Remembered]:
+def find_by_fingerprint(library: Library, content: bytes) -> list[Remembered]:
     """Find the memories with this fingerprint, valid ones first.
 
     Copies from a database that no longer exists are left out.
@@ -338,7 +338,7 @@ def _new(
 
 
 def _with_exported_key(
-    library: Library, new: NewMemory, imported: Brought, used: set[str]
+    library: Library, new: NewMemory, imported: ImportedMemory, used: set[str]
 ) -> NewMemory:
     """Keep the id from a Cortex export, so that references stay valid, unless it is taken."""
     key = imported.memory.key

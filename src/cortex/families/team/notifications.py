@@ -154,7 +154,9 @@ def mentioned(text: str, settings: Settings | None = None) -> list[str]:
     if "@" not in text:
         return []
     names = (match[1].rstrip("._-") for match in _MENTION.finditer(_CODE.sub(" ", text)))
-    return list(dict.fromkeys(resolve_name(name, settings) for name in names if name))[:MOST_MENTIONS]
+    return list(dict.fromkeys(resolve_name(name, settings) for name in names if name))[
+        :MOST_MENTIONS
+    ]
 
 
 def notice_mentions(

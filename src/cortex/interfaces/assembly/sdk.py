@@ -17,7 +17,7 @@ from cortex.base.types import Entry
 from cortex.engine.pool import EnginePool
 from cortex.families import FAMILIES
 from cortex.families.chunkfiles import tools as chunks
-from cortex.families.chunkfiles.index import ChunkHit, ChunkIndex, ChunkQuery
+from cortex.families.chunkfiles.index import ChunkIndex, ChunkQuery, ChunkSearchResult
 from cortex.families.chunkfiles.pool import ChunkIndexPool
 from cortex.families.chunkfiles.tools.definitions import answer_text, result_text
 from cortex.families.code import tools as code
@@ -91,7 +91,7 @@ class Chunks:
         min_score: float,
         tags: Iterable[str],
         chunk_types: Iterable[str],
-    ) -> ChunkHit:
+    ) -> ChunkSearchResult:
         return self._index.search(
             ChunkQuery(
                 query,

@@ -184,7 +184,7 @@ def _serve(
     from cortex.interfaces.assembly.families import SharedResources
     from cortex.interfaces.assembly.pool import engine_pool
     from cortex.interfaces.daemon.server import Daemon
-    from cortex.interfaces.daemon.session_events import moments, take_in_soon
+    from cortex.interfaces.daemon.session_events import session_event_handler, take_in_soon
     from cortex.interfaces.daemon.sync_worker import Syncing
 
     own = load(
@@ -208,7 +208,7 @@ def _serve(
         daemon = Daemon(
             listener,
             opener(lenders, read_arguments),
-            moments(engines),
+            session_event_handler(engines),
             engines,
             idle=own.server.idle_timeout,
             memory=own.server.memory,

@@ -39,7 +39,7 @@ _holding = threading.Lock()
 log = logging.getLogger(__name__)
 
 
-def moments(engines: EnginePool) -> SessionEventHandler:
+def session_event_handler(engines: EnginePool) -> SessionEventHandler:
     """Make the event handler, which uses the settings of the client's variables."""
 
     def say(event: SessionEvent) -> str:

@@ -120,7 +120,7 @@ def _run_job(job: _Job, owner: weakref.ref[ThreadPool], jobs: _Jobs) -> bool:
     except BaseException as raised:
         error = raised
     threads = owner()
-    return threads is not None and soon(
+    return threads is not None and call_on_loop(
         job.done.get_loop(), threads.finish, jobs, job, result, error
     )
 
@@ -156,7 +156,7 @@ class BoundedShare(ThreadPool):
             try:
                 return work()
             finally:
-                soon(loop, self._slots.release)
+                call_on_loop(loop, self._slots.release)
 
         try:
             return await self._threads.run(in_turn, call)
@@ -166,7 +166,7 @@ class BoundedShare(ThreadPool):
                 self._slots.release()
 
 
-def soon(
+def call_on_loop(
     loop: asyncio.AbstractEventLoop, callback: Callable[..., None], *arguments: object
 ) -> bool:
     """Schedule a callback on the loop, from any thread; False where the loop has ended."""

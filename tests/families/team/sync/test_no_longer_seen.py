@@ -47,7 +47,10 @@ def test_of_what_may_no_longer_be_seen_only_ones_own_words_stay_until_it_is_seen
         and find(bob.library, RecordQuery("long argument", withheld=True)).hits
     )
     told = json.dumps(
-        [rejections.told(bob.library, one) for one in bob.library.store.outbox.refused()]
+        [
+            rejections.encode_rejection(bob.library, one)
+            for one in bob.library.store.outbox.refused()
+        ]
     )
     assert LONG in told and "money" in told and "falcon" not in told and "Salaries" not in told
     principals.grant(team.ledger, principals.find(team.ledger, "bob"), private, writes=True)

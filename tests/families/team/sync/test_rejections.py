@@ -147,7 +147,7 @@ def test_all_that_was_typed_is_kept_until_it_is_given_up_and_then_in_a_file(memb
     assert "reads here as at the Core" in why and "--refused" in why
     assert "--keep mine" in why and "--retry" not in why and "body says something else" in why
     (entry,) = ada.library.store.outbox.refused()
-    told = rejections.told(ada.library, entry)
+    told = rejections.encode_rejection(ada.library, entry)
     assert told["typed"] == [
         {"record": thread, "kind": "thread", "new": False, "fields": {"body": LONG}}
     ]
@@ -172,7 +172,7 @@ def test_what_was_written_while_away_is_kept_when_the_core_says_something_else(m
     (why,) = alerts(ada.library)
     assert "reads here as there" in why and "--refused" in why
     (entry,) = ada.library.store.outbox.refused()
-    told = rejections.told(ada.library, entry)
+    told = rejections.encode_rejection(ada.library, entry)
     assert told["became"] == rejections.REPLACED and LONG in repr(told["typed"])
 
 
@@ -199,7 +199,7 @@ def test_a_draft_that_two_approved_is_published_once_everywhere(member, team):
     (entry,) = bob.library.store.outbox.refused()
     typed = [
         one["fields"]
-        for one in rejections.told(bob.library, entry)["typed"]
+        for one in rejections.encode_rejection(bob.library, entry)["typed"]
         if one["record"] == draft.id
     ]
     assert [set(one) for one in typed] == [{"state", "published"}]

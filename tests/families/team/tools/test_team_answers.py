@@ -48,7 +48,9 @@ def rows(draw: st.DrawFn) -> Row:
 
 
 HEADS = st.builds(
-    lambda title, body, tags: render.without_empty({"id": ID, "title": title, "body": body, "tags": tags}),
+    lambda title, body, tags: render.without_empty(
+        {"id": ID, "title": title, "body": body, "tags": tags}
+    ),
     texts(300),
     texts(20_000),
     st.lists(texts(50), max_size=10),

@@ -28,7 +28,9 @@ def thread(*texts: str) -> list[Statement]:
 
 
 @given(st.text(max_size=60), THREADS)
-def test_a_summary_is_short_literal_in_order_and_names_its_sources(title: str, said: list[Statement]):
+def test_a_summary_is_short_literal_in_order_and_names_its_sources(
+    title: str, said: list[Statement]
+):
     summary = summarize(title, said)
     assert len(summary.text) <= SUMMARY_CHARACTERS
     by_id = {one.id: one for one in said}
@@ -133,7 +135,9 @@ def test_a_thousand_comments_take_no_time_to_notice():
 
 
 def test_a_thread_of_any_size_is_read_in_bounded_time():
-    said = [Statement(f"comment_{place}", "ann", place, "We decided. " * 4_000) for place in range(500)]
+    said = [
+        Statement(f"comment_{place}", "ann", place, "We decided. " * 4_000) for place in range(500)
+    ]
     started = time.process_time()
     assert len(summarize("Huge", said).text) <= SUMMARY_CHARACTERS
     assert time.process_time() - started < 1.0

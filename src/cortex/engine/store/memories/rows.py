@@ -190,7 +190,9 @@ def erase_memory(connection: sqlite3.Connection, ref: Ref, seq: int) -> int:
     return 1
 
 
-def has_fingerprint(connection: sqlite3.Connection, fingerprint: bytes, besides: Collection[str]) -> bool:
+def has_fingerprint(
+    connection: sqlite3.Connection, fingerprint: bytes, besides: Collection[str]
+) -> bool:
     """True if one of our own memories, except `besides`, has this fingerprint."""
     rows = connection.execute(
         "SELECT key FROM memories WHERE fingerprint = ? AND origin = ?", (fingerprint, OWN)

@@ -16,7 +16,7 @@ from pydantic import BeforeValidator, Field
 from cortex.base.errors import CortexError, InputError
 from cortex.base.text import estimate_tokens
 from cortex.base.types import Cancel, Entry, Mode
-from cortex.families.chunkfiles.index import ChunkHit, ChunkIndex, ChunkQuery
+from cortex.families.chunkfiles.index import ChunkIndex, ChunkQuery, ChunkSearchResult
 from cortex.families.chunkfiles.pool import ChunkIndexPool
 from cortex.families.chunkfiles.pool import PooledIndex as Lent
 from cortex.toolkit.tool import Answer, Arguments, Call, Fault, Tool, Whole, nearest_within
@@ -110,7 +110,9 @@ def search(context: ChunkSession, arguments: ChunkSearchArguments, call: Call) -
     return Answer(answer_text(results), notes=tuple(notes), meta=meta, hits=len(results))
 
 
-def search_all(indexes: Sequence[ChunkIndex], query: ChunkQuery, cancel: Cancel) -> ChunkHit:
+def search_all(
+    indexes: Sequence[ChunkIndex], query: ChunkQuery, cancel: Cancel
+) -> ChunkSearchResult:
     """Search all indexes and merge the results by relevance."""
     answers = [index.search(query, cancel=cancel) for index in indexes]
     if len(answers) == 1:
@@ -119,7 +121,9 @@ def search_all(indexes: Sequence[ChunkIndex], query: ChunkQuery, cancel: Cancel)
         (result for answer in answers for result in answer.results), key=lambda result: -result[1]
     )
     notes = tuple(dict.fromkeys(note for answer in answers for note in answer.notes))
-    return ChunkHit(tuple(merged[: query.limit]), answers[0].mode if answers else Mode.WORDS, notes)
+    return ChunkSearchResult(
+        tuple(merged[: query.limit]), answers[0].mode if answers else Mode.WORDS, notes
+    )
 
 
 def fault_of(error: CortexError) -> Fault:

@@ -185,7 +185,9 @@ class ClaudeMemDatabase:
 
     def session(self, session_id: str) -> Session | None:
         """Look up a session by its id."""
-        return self._file.read(lambda connection: claude_mem_sessions.one(connection, session_id))
+        return self._file.read(
+            lambda connection: claude_mem_sessions.find_session(connection, session_id)
+        )
 
 
 @contextmanager

@@ -164,7 +164,7 @@ def recent(
     return sorted(by_id.values(), key=lambda session: session.created, reverse=True)[:limit]
 
 
-def one(connection: sqlite3.Connection, name: str) -> Session | None:
+def find_session(connection: sqlite3.Connection, name: str) -> Session | None:
     """Look up a session by the product's or the client's id."""
     start = starts(connection, [name]).get(name)
     names = sorted({name, *(start.names if start else ())})

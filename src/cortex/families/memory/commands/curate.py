@@ -32,8 +32,8 @@ from cortex.families.memory.commands.options import (
 from cortex.families.memory.commands.render import counted, decision_json, decision_line, say_rows
 from cortex.families.memory.curation import ACTIONS, delete, judge, last_step, supersede, undo
 from cortex.families.memory.databases import MemoryDatabase, databases
-from cortex.families.memory.ids import told_id
-from cortex.families.memory.selection import Filter, find_told
+from cortex.families.memory.ids import display_id
+from cortex.families.memory.selection import Filter, find_by_id_or_prefix
 from cortex.toolkit.terminal.options import JsonFlag
 from cortex.toolkit.terminal.output import cut_to, print_json, say
 from cortex.toolkit.terminal.prompts import decide
@@ -119,7 +119,7 @@ def _judge(
             )
         changed = len(changing) if dry else judge(library, changing, action, reason=reason)
     if as_json:
-        ids_changed = [told_id(record, present) for record in changing]
+        ids_changed = [display_id(record, present) for record in changing]
         print_json(
             {
                 "action": action,
@@ -135,7 +135,9 @@ def _judge(
         return 0
     done = f"Would {action}" if dry else f"✓ {DONE[action]}"
     if len(changing) == 1:
-        say(f"{done} {told_id(changing[0], present)}: {' '.join(changing[0].memory.title.split())}")
+        say(
+            f"{done} {display_id(changing[0], present)}: {' '.join(changing[0].memory.title.split())}"
+        )
     elif changing:
         say(f"{done} {counted(changed)}:")
         _say_some(
@@ -155,16 +157,16 @@ def supersede_one(
 ) -> int:
     """Have one memory take the place of another, which is not found any more."""
     with memories() as library:
-        before, after = find_told(library, old), find_told(library, by)
+        before, after = find_by_id_or_prefix(library, old), find_by_id_or_prefix(library, by)
         question = f"Have “{after.memory.title}” take the place of “{before.memory.title}”?"
         decide(library.settings, "judge_memory", question)
         supersede(library, before, after, reason=reason)
         present = databases(library.settings)
     if as_json:
-        print_json({"superseded": told_id(before, present), "by": told_id(after, present)})
+        print_json({"superseded": display_id(before, present), "by": display_id(after, present)})
         return 0
     title = " ".join(before.memory.title.split())
-    say(f"✓ {told_id(after, present)} takes the place of {told_id(before, present)}: {title}")
+    say(f"✓ {display_id(after, present)} takes the place of {display_id(before, present)}: {title}")
     return 0
 
 
@@ -206,7 +208,7 @@ def delete_some(
         )
         done = delete(library, chosen)
     if as_json:
-        ids_deleted = [told_id(record, present) for record in chosen]
+        ids_deleted = [display_id(record, present) for record in chosen]
         print_json(
             {
                 "deleted": done.own,
@@ -232,7 +234,7 @@ def _print_deletion(
 ) -> int:
     """Print what would be deleted."""
     if as_json:
-        ids = [told_id(record, present) for record in chosen]
+        ids = [display_id(record, present) for record in chosen]
         print_json(
             {
                 "deleted": 0,
@@ -308,7 +310,7 @@ def show_log(
 ) -> int:
     """Show what was decided about memories, newest first."""
     with memories() as library:
-        ref = find_told(library, memory_id).ref if memory_id is not None else None
+        ref = find_by_id_or_prefix(library, memory_id).ref if memory_id is not None else None
         decisions = library.store.remembered.decisions(limit, ref)
         rows = [_decision_row(library, decision) for decision in decisions]
     if as_json:
@@ -328,7 +330,7 @@ def show_log(
 def _decision_row(library: Library, decision: Decision) -> dict[str, object]:
     """Row of a decision with its memory; of a deleted memory only the key is known."""
     matches = library.store.remembered.by_key(decision.key, (decision.origin,))
-    memory_id = told_id(matches[0], databases(library.settings)) if matches else decision.key
+    memory_id = display_id(matches[0], databases(library.settings)) if matches else decision.key
     title = matches[0].memory.title if matches else ""
     return {
         "id": memory_id,
@@ -349,7 +351,7 @@ def _memory_lines(chosen: Sequence[Remembered], present: Sequence[MemoryDatabase
     """Lines that list the first memories of a selection."""
     more = [f"… and {len(chosen) - SHOWN:,} more"] if len(chosen) > SHOWN else []
     return [
-        *(f"{told_id(record, present)}: {record.memory.title}" for record in chosen[:SHOWN]),
+        *(f"{display_id(record, present)}: {record.memory.title}" for record in chosen[:SHOWN]),
         *more,
     ]
 

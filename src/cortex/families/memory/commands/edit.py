@@ -20,8 +20,8 @@ from cortex.families.memory.commands.form import filled, form_of
 from cortex.families.memory.commands.options import IdArgument, citations_of, memories
 from cortex.families.memory.curation import edit
 from cortex.families.memory.databases import databases
-from cortex.families.memory.ids import told_id
-from cortex.families.memory.selection import find_told
+from cortex.families.memory.ids import display_id
+from cortex.families.memory.selection import find_by_id_or_prefix
 from cortex.families.memory.writer import WriteResult
 from cortex.toolkit.terminal.editor import in_editor, read_file
 from cortex.toolkit.terminal.options import JsonFlag, read_text
@@ -87,7 +87,7 @@ def edit_one(
     """Change what a memory says; without options in your editor ($VISUAL or $EDITOR)."""
     options = (title, subtitle, add_fact, remove_fact, tag, untag, text, kind, project, citation)
     with memories() as library:
-        record = find_told(library, memory_id)
+        record = find_by_id_or_prefix(library, memory_id)
         cited = citations_of(library, here(), citation) if citation else None
         if form is not None:
             done = _from_form(library, record, read_file(form))
@@ -110,7 +110,7 @@ def edit_one(
         else:
             done = _in_editor(library, record)
         present = databases(library.settings)
-        shown_id = told_id(record, present)
+        shown_id = display_id(record, present)
     if as_json:
         superseded = done is not None and done.key != record.memory.key
         print_json(

@@ -36,9 +36,9 @@ from cortex.families.memory.commands.options import (
 )
 from cortex.families.memory.commands.render import counted
 from cortex.families.memory.export import ExportedMemory, export_of
-from cortex.families.memory.file_import import Brought
+from cortex.families.memory.file_import import ImportedMemory
 from cortex.families.memory.selection import choose
-from cortex.families.memory.writer import Taken, add_all
+from cortex.families.memory.writer import ImportResult, add_all
 from cortex.toolkit.terminal.options import JsonFlag
 from cortex.toolkit.terminal.output import print_json, progress_bar, say
 
@@ -130,8 +130,8 @@ def import_path(
 
 
 def _store(
-    library: Library, brought: Iterable[Brought], state: TakenState, scope: str, *, dry: bool
-) -> Taken:
+    library: Library, brought: Iterable[ImportedMemory], state: TakenState, scope: str, *, dry: bool
+) -> ImportResult:
     if state is TakenState.EXPORTED:
         return add_all(library, brought, scope=scope, dry=dry)
     memories_in_state = (
@@ -140,7 +140,9 @@ def _store(
     return add_all(library, memories_in_state, state=MemoryState(state), scope=scope, dry=dry)
 
 
-def _with_progress(brought: Iterable[Brought], progress: ProgressCallback) -> Iterator[Brought]:
+def _with_progress(
+    brought: Iterable[ImportedMemory], progress: ProgressCallback
+) -> Iterator[ImportedMemory]:
     """Pass memories through and report their number; the total is unknown."""
     for count, memory in enumerate(brought, 1):
         if count % PROGRESS_EVERY == 0:
@@ -149,7 +151,7 @@ def _with_progress(brought: Iterable[Brought], progress: ProgressCallback) -> It
 
 
 def _print_import(
-    taken: Taken, refused: list[tuple[str, str]], state: TakenState, *, dry: bool
+    taken: ImportResult, refused: list[tuple[str, str]], state: TakenState, *, dry: bool
 ) -> None:
     counts = (
         f"{len(taken.added):,} added, {taken.duplicates:,} known already, {len(refused):,} refused"

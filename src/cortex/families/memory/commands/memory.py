@@ -56,9 +56,9 @@ from cortex.families.memory.databases import (
     scope_folders,
     searched_places,
 )
-from cortex.families.memory.ids import told_id
+from cortex.families.memory.ids import display_id
 from cortex.families.memory.search import MemoryQuery, find, sources_of
-from cortex.families.memory.selection import choose, find_told, named
+from cortex.families.memory.selection import choose, find_by_id_or_prefix, named
 from cortex.families.memory.session_context import session_of
 from cortex.families.memory.staleness import changes_in
 from cortex.families.memory.tools.render import Paths, scope_rows
@@ -203,29 +203,29 @@ def _print_added(
     if as_json:
         print_json(
             {
-                "id": told_id(known, present) if known else done.key,
+                "id": display_id(known, present) if known else done.key,
                 "created": done.created,
                 "state": done.state.value if done.state else "",
-                "duplicate_of": told_id(known, present) if known else None,
+                "duplicate_of": display_id(known, present) if known else None,
                 "similar_to": [
-                    {"id": told_id(record, present), "title": record.memory.title}
+                    {"id": display_id(record, present), "title": record.memory.title}
                     for record in done.similar_to
                 ],
-                "superseded": [told_id(record, present) for record in superseded],
+                "superseded": [display_id(record, present) for record in superseded],
             }
         )
         return
     if known:
-        say(f"Known already as {told_id(known, present)}: {known.memory.title}")
+        say(f"Known already as {display_id(known, present)}: {known.memory.title}")
         if done.state is not known.state and done.state:
             say(f"  It is {done.state.value} now")
     else:
         say(f"✓ Added {done.key}: {' '.join(memory.title.split())}")
         say(f"  {done.state.value if done.state else ''}, project {memory.project or 'none'}")
     for record in superseded:
-        say(f"  Takes the place of {told_id(record, present)}: {record.memory.title}")
+        say(f"  Takes the place of {display_id(record, present)}: {record.memory.title}")
     for record in done.similar_to:
-        say(f"  Similar: {told_id(record, present)}: {record.memory.title}")
+        say(f"  Similar: {display_id(record, present)}: {record.memory.title}")
 
 
 def _project_path(project: Project, folder: Path, path: str) -> str:
@@ -296,7 +296,7 @@ def show(memory_id: IdArgument, as_json: JsonFlag = False) -> int:
     the code that it cites has changed.
     """
     with memories() as library:
-        record = find_told(library, memory_id)
+        record = find_by_id_or_prefix(library, memory_id)
         present = databases(library.settings)
         whole = Whole(
             record,

@@ -12,7 +12,7 @@ from cortex.base.types import Citation, MemoryState
 from cortex.engine.store import OWN, Decision, Remembered
 from cortex.families.memory.adapters.claude_mem import Session
 from cortex.families.memory.databases import MemoryDatabase
-from cortex.families.memory.ids import told_id
+from cortex.families.memory.ids import display_id
 from cortex.families.memory.writer import PERSON
 from cortex.toolkit.terminal.output import cut_to, moment, padded, say, width_of
 
@@ -52,7 +52,7 @@ def row_json(
     """Memory as JSON."""
     memory, judgement = record.memory, record.judgement
     return {
-        "id": told_id(record, present),
+        "id": display_id(record, present),
         "title": memory.title,
         "subtitle": memory.subtitle,
         "facts": list(memory.facts),
@@ -122,7 +122,7 @@ def say_rows(
     error: bool = False,
 ) -> None:
     """Print one line for each memory, fitted to the terminal, with changes in cited code below."""
-    ids = [cut_to(told_id(row, present), MAX_ID) for row in rows]
+    ids = [cut_to(display_id(row, present), MAX_ID) for row in rows]
     kinds = [cut_to(row.memory.kind, MAX_KIND) for row in rows]
     projects = [cut_to(row.memory.project, MAX_PROJECT) for row in rows]
     widths = [max(map(width_of, column), default=0) for column in (ids, kinds, projects)]
@@ -215,7 +215,7 @@ def _fields(whole: Whole) -> list[tuple[str, str]]:
     )
     session = whole.session.title if whole.session else ""
     return [
-        ("ID", told_id(record, whole.present)),
+        ("ID", display_id(record, whole.present)),
         ("State", state + reviewed),
         ("Replaced", f"by {judgement.successor}" if judgement and judgement.successor else ""),
         ("Kind", memory.kind),

@@ -17,7 +17,7 @@ from cortex.base.types import MemoryState
 from cortex.engine.store import Remembered, ScopeCount
 from cortex.families.memory.adapters.claude_mem import Session
 from cortex.families.memory.databases import MemoryDatabase
-from cortex.families.memory.ids import told_id
+from cortex.families.memory.ids import display_id
 from cortex.families.memory.search import MemoryHit, MemoryResults
 from cortex.families.memory.session_context import SessionContext
 from cortex.toolkit.pagination import too_small
@@ -122,7 +122,7 @@ def result_row(hit: MemoryHit, present: Sequence[MemoryDatabase], changes: Seque
     """Complete row of a search result."""
     memory = hit.one.memory
     row: Row = {
-        "id": told_id(hit.one, present),
+        "id": display_id(hit.one, present),
         "title": memory.title,
         "subtitle": memory.subtitle,
         "facts": [
@@ -143,7 +143,7 @@ def short_row(record: Remembered, present: Sequence[MemoryDatabase], *, shown: b
     standing = {key: value for key, value in _standing(record, shown).items() if key != "curated"}
     concepts = [_cut(concept, MAX_CONCEPT) for concept in memory.concepts[:CONCEPTS]]
     return {
-        "id": told_id(record, present),
+        "id": display_id(record, present),
         "title": _cut(memory.title, MAX_TITLE),
         "concepts": concepts,
         **standing,
@@ -161,7 +161,7 @@ def memory_text(
     """Render a complete memory; a cut to fit the budget is marked in the answer."""
     memory = record.memory
     row: Row = {
-        "id": told_id(record, present),
+        "id": display_id(record, present),
         "title": memory.title,
         "subtitle": memory.subtitle,
         "facts": list(memory.facts),

@@ -8,7 +8,7 @@ from cortex.engine.library import Library
 from cortex.engine.search.federated import SearchTarget
 from cortex.engine.store import MemoryFilter
 from cortex.families.memory.databases import databases
-from cortex.families.memory.ids import find_memory, told_id
+from cortex.families.memory.ids import display_id, find_memory
 from cortex.families.memory.index_text import text_of
 from cortex.families.memory.mirror import copied
 from cortex.families.memory.search import sources_of, states_of
@@ -59,7 +59,7 @@ def place_of(library: Library) -> SearchTarget:
             {}
             if record is None
             else {
-                "id": told_id(record, present),
+                "id": display_id(record, present),
                 "title": record.memory.title,
                 "project": record.memory.project,
             }

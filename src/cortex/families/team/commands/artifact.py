@@ -41,9 +41,9 @@ from cortex.families.team.commands.options import (
     edited,
     evidence_told,
     given,
-    number_of,
     one_of,
     people_told,
+    resolve_id,
     sensitivity,
     tags_told,
     team,
@@ -70,7 +70,7 @@ from cortex.families.team.commands.render import (
     say_rows,
     say_text,
     tell_record,
-    told_title,
+    title_with_id,
 )
 from cortex.families.team.references import resolve_ref
 from cortex.families.team.validation import ARTIFACT_TYPES, STATES, VERIFICATIONS
@@ -220,14 +220,14 @@ def _show(record: Record[Artifact], around: Around) -> None:
         ("Review by", body.review_by),
         ("Reviewed", moment(body.last_reviewed)),
         ("Verified", "" if body.verification == "unverified" else body.verification),
-        ("Supersedes", told_title(body.supersedes, known) if body.supersedes else ""),
-        ("Replaced by", told_title(body.superseded_by, known) if body.superseded_by else ""),
+        ("Supersedes", title_with_id(body.supersedes, known) if body.supersedes else ""),
+        ("Replaced by", title_with_id(body.superseded_by, known) if body.superseded_by else ""),
     )
     say_head(record, [*labels_of(record, around), *labels], around.warnings)
     say_text(body.summary, "In short")
     say_text(body.body)
     evidence = [
-        f"{told_title(source.ref, known)}{f' ({source.note})' if source.note else ''}"
+        f"{title_with_id(source.ref, known)}{f' ({source.note})' if source.note else ''}"
         for source in body.evidence
     ]
     say_list("Rests on", evidence)
@@ -269,7 +269,7 @@ def create_one(
     """Write down knowledge that somebody stands for; it is found at once."""
     links = code_told(code)
     with team() as library:
-        rests_on, old = evidence_told(library, evidence), number_of(library, supersedes, KIND)
+        rests_on, old = evidence_told(library, evidence), resolve_id(library, supersedes, KIND)
 
         def keep(text: str) -> Record[Any]:
             artifact = Artifact(
@@ -430,7 +430,9 @@ def _evidence_ref(library: Library, body: Artifact, given_ref: str) -> str:
     """Resolve evidence of the artifact by its URL, its id or a prefix of that."""
     known = {source.ref for source in body.evidence}
     return (
-        given_ref if given_ref in known or "://" in given_ref else number_of(library, given_ref, "")
+        given_ref
+        if given_ref in known or "://" in given_ref
+        else resolve_id(library, given_ref, "")
     )
 
 
@@ -454,7 +456,7 @@ def accept(
 ) -> int:
     """Accept an artifact, which needs evidence; who made it hears of it."""
     with team() as library:
-        artifact_id = number_of(library, ref, KIND)
+        artifact_id = resolve_id(library, ref, KIND)
         more = evidence_told(library, evidence)
         current: Artifact = resolve_ref(library.store.recorded, artifact_id, KIND).body
         shown = replace(current, evidence=(*current.evidence, *more))
@@ -485,11 +487,9 @@ def supersede(
 ) -> int:
     """Have one artifact take the place of another; both say so."""
     with team() as library:
-        ends = [number_of(library, ref, KIND) for ref in (old, new)]
+        ends = [resolve_id(library, ref, KIND) for ref in (old, new)]
         titles = library.store.recorded.get(ends)
-        question = (
-            f"Have {told_title(ends[1], titles)} take the place of {told_title(ends[0], titles)}?"
-        )
+        question = f"Have {title_with_id(ends[1], titles)} take the place of {title_with_id(ends[0], titles)}?"
         actor = decide(library, "supersede_artifact", question)
         record = actions.supersede_artifact(library, *ends, actor=actor, key=key, note=note)
     return tell_record(
@@ -508,7 +508,7 @@ def deprecate(
 ) -> int:
     """Say that an artifact doesn't hold any more, where nothing takes its place."""
     with team() as library:
-        artifact_id = number_of(library, ref, KIND)
+        artifact_id = resolve_id(library, ref, KIND)
         current: Artifact = resolve_ref(library.store.recorded, artifact_id, KIND).body
         actor = _ask(library, "deprecate_artifact", current, f"Deprecate {artifact_id}?")
         record = actions.deprecate_artifact(library, artifact_id, actor=actor, key=key, note=note)

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from cortex.engine.store import AuditEntry
-from cortex.families.team.commands.options import LimitOption, number_of, team
+from cortex.families.team.commands.options import LimitOption, resolve_id, team
 from cortex.families.team.commands.render import say_more, say_rows
 from cortex.toolkit.terminal.options import JsonFlag
 from cortex.toolkit.terminal.output import moment, print_json, say
@@ -29,7 +29,7 @@ def audit(
     key, the newest first.
     """
     with team() as library:
-        entries = library.store.recorded.deeds(number_of(library, about, ""), limit + 1)
+        entries = library.store.recorded.deeds(resolve_id(library, about, ""), limit + 1)
     more, entries = len(entries) > limit, entries[:limit]
     if as_json:
         print_json({"audit": [_json(entry) for entry in entries], "more": more})

@@ -12,7 +12,7 @@ from cortex.base.record_model import Record
 from cortex.base.settings import Workspace, environment
 from cortex.engine.library import Library
 from cortex.families.team.commands.options import team
-from cortex.families.team.commands.render import Titles, say_labels, told_title
+from cortex.families.team.commands.render import Titles, say_labels, title_with_id
 from cortex.families.team.project_context import NAMES
 from cortex.families.team.references import resolve_ref
 from cortex.families.team.writes.placement import (
@@ -170,8 +170,8 @@ def _print_text(root: Path, context: ProjectContext, placement: Placement, known
         [
             ("Project", str(root)),
             ("Subcortex", _subcortex(placement.subcortex, known)),
-            ("Thread", told_title(placement.thread, known) if placement.thread else ""),
-            ("Task", told_title(placement.task, known) if placement.task else ""),
+            ("Thread", title_with_id(placement.thread, known) if placement.thread else ""),
+            ("Task", title_with_id(placement.task, known) if placement.task else ""),
             ("Because", placement.why),
         ]
     )
@@ -180,4 +180,4 @@ def _print_text(root: Path, context: ProjectContext, placement: Placement, known
 def _subcortex(subcortex_id: str, known: Titles) -> str:
     """Render a subcortex with its slug, id and name."""
     record = known.get(subcortex_id)
-    return f"{record.body.slug} ({told_title(subcortex_id, known)})" if record else subcortex_id
+    return f"{record.body.slug} ({title_with_id(subcortex_id, known)})" if record else subcortex_id

@@ -20,8 +20,8 @@ from cortex.families.team.commands.options import (
     NotesOption,
     StateOption,
     decide,
-    number_of,
     one_of,
+    resolve_id,
     suggested,
     team,
 )
@@ -196,7 +196,7 @@ def _decide(
     if key and len(ids) > 1:
         raise InputError("ARGUMENT_INVALID", "a key is for one write: name one draft with --key")
     with team() as library:
-        draft_ids = list(dict.fromkeys(number_of(library, ref, KIND) for ref in ids))
+        draft_ids = list(dict.fromkeys(resolve_id(library, ref, KIND) for ref in ids))
         actor = decide(library, action, _question(library, action, draft_ids, target))
         alone = len(draft_ids) == 1
         done = [_decide_one(library, draft_id, actor, act, alone=alone) for draft_id in draft_ids]

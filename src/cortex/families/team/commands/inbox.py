@@ -9,7 +9,7 @@ import typer
 from cortex.base.actors import PERSON
 from cortex.base.errors import InputError
 from cortex.engine.store import kind_of_id
-from cortex.families.team.commands.options import KeyOption, number_of, one_of, team
+from cortex.families.team.commands.options import KeyOption, one_of, resolve_id, team
 from cortex.families.team.commands.render import day, say_more, say_rows
 from cortex.families.team.inbox import EVERYTHING, LIMIT, NOTIFICATIONS, InboxEntry, acknowledge
 from cortex.families.team.inbox import inbox as inbox_of
@@ -94,7 +94,7 @@ def done(
             entries = inbox_of(library, PERSON, (NOTIFICATIONS,), MOST).entries
             notification_ids = [entry.id for entry in entries]
         else:
-            notification_ids = [number_of(library, ref, "notification") for ref in ids or ()]
+            notification_ids = [resolve_id(library, ref, "notification") for ref in ids or ()]
         gone = (
             acknowledge(library, notification_ids, actor=writer(), key=key)
             if notification_ids

@@ -18,8 +18,8 @@ from cortex.families.team.commands.options import (
     LimitOption,
     StateOption,
     decide,
-    number_of,
     one_of,
+    resolve_id,
     team,
 )
 from cortex.families.team.commands.record_context import list_records
@@ -29,7 +29,7 @@ from cortex.families.team.commands.render import (
     day,
     record_json,
     say_more,
-    told_title,
+    title_with_id,
 )
 from cortex.families.team.validation import RELATIONS
 from cortex.families.team.writes import actions
@@ -61,15 +61,13 @@ def add(
     """Say how one record stands to another."""
     word = one_of(relation, RELATIONS, "RELATION")
     with team() as library:
-        ends = [number_of(library, ref, "") for ref in (source, target)]
+        ends = [resolve_id(library, ref, "") for ref in (source, target)]
         link = Link(ends[0], word, ends[1], note)
         known = library.store.recorded.get(ends)
         replaces = word == "supersedes" and all(
             record.kind == "artifact" for record in known.values()
         )
-        question = (
-            f"Have {told_title(ends[0], known)} take the place of {told_title(ends[1], known)}?"
-        )
+        question = f"Have {title_with_id(ends[0], known)} take the place of {title_with_id(ends[1], known)}?"
         actor = decide(library, "supersede_artifact", question) if replaces else writer()
         record = create(library, link, actor=actor, key=key)
         known = _ends(library, [record])
@@ -99,7 +97,7 @@ def list_links(
     """
     word = one_of(relation, RELATIONS, "--relation")
     with team() as library:
-        record_id = number_of(library, about, "")
+        record_id = resolve_id(library, about, "")
         listing = list_records(
             library,
             KIND,
@@ -144,7 +142,7 @@ def _judge(ids: Sequence[str], key: str, *, confirmed: bool, as_json: bool) -> i
     if key and len(ids) > 1:
         raise InputError("ARGUMENT_INVALID", "a key is for one write: name one link with --key")
     with team() as library:
-        link_ids = [number_of(library, ref, KIND) for ref in ids]
+        link_ids = [resolve_id(library, ref, KIND) for ref in ids]
         links = library.store.recorded.get(link_ids).values()
         shown = [f"{link.id}: {_render_link(link, _ends(library, [link]))}" for link in links]
         question = "Is that so?" if confirmed else "Dismiss that?"
@@ -180,6 +178,6 @@ def _render_link(link: Record[Any], known: Titles) -> str:
     body = link.body
     note = f" ({body.note})" if body.note else ""
     return (
-        f"{told_title(body.source, known)} {body.relation.replace('_', ' ')} "
-        f"{told_title(body.target, known)}{note}"
+        f"{title_with_id(body.source, known)} {body.relation.replace('_', ' ')} "
+        f"{title_with_id(body.target, known)}{note}"
     )

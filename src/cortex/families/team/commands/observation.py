@@ -14,8 +14,8 @@ from cortex.families.team.commands.options import (
     InSubcortexOption,
     LimitOption,
     WithTagOption,
-    number_of,
     one_of,
+    resolve_id,
     team,
 )
 from cortex.families.team.commands.record_context import (
@@ -62,7 +62,7 @@ def list_observations(
             usual=(),
             subcortex=subcortex,
             tags=tag,
-            refs=[("thread", number_of(library, thread, "thread"))] if thread else (),
+            refs=[("thread", resolve_id(library, thread, "thread"))] if thread else (),
             keep=(lambda body: body.type == wanted_type) if wanted_type else None,
         )
     return tell_list(

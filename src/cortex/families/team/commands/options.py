@@ -195,7 +195,7 @@ def suggested(error: InputError) -> tuple[str, ...]:
     return error.suggestions
 
 
-def number_of(library: Library, ref: str, kind: str) -> str:
+def resolve_id(library: Library, ref: str, kind: str) -> str:
     """Resolve a reference to a record id, "" for none. Raises: InputError RECORD_UNKNOWN."""
     return resolve_ref(library.store.recorded, ref, kind).id if ref else ""
 
@@ -258,7 +258,7 @@ def _parse_evidence(library: Library, value: str) -> Evidence:
     ref, _, note = rest.partition(" =" if kind == "url" else "=")
     ref = ref.strip()
     return Evidence(
-        kind, ref if kind == "url" else number_of(library, ref, kind), note.strip().strip('"')
+        kind, ref if kind == "url" else resolve_id(library, ref, kind), note.strip().strip('"')
     )
 
 
@@ -278,7 +278,9 @@ def terms_told(values: Sequence[str] | None) -> tuple[Term, ...]:
 def people_told(library: Library, names: Sequence[str] | None) -> tuple[str, ...]:
     """Canonical names of people and agents; any name of the person maps to their own."""
     return tuple(
-        dict.fromkeys(resolve_name(name.strip(), library.settings) for name in names or () if name.strip())
+        dict.fromkeys(
+            resolve_name(name.strip(), library.settings) for name in names or () if name.strip()
+        )
     )
 
 

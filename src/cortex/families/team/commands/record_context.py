@@ -12,7 +12,7 @@ from cortex.base.record_model import KINDS, Record, RecordFilter, refs_of
 from cortex.base.types import Mode, Query
 from cortex.engine.library import Library
 from cortex.families.team.caveats import absence_of, warnings_of
-from cortex.families.team.commands.options import number_of, one_of
+from cortex.families.team.commands.options import one_of, resolve_id
 from cortex.families.team.commands.render import (
     Titles,
     brief_json,
@@ -20,9 +20,9 @@ from cortex.families.team.commands.render import (
     say_list,
     say_more,
     say_rows,
+    title_with_id,
     told_code,
     told_subcortex,
-    told_title,
 )
 from cortex.families.team.unknown_people import unknown_names
 from cortex.families.team.validation import STATES
@@ -127,7 +127,7 @@ def told_link(link: Record[Any], seen_from: str, known: Titles) -> str:
     body = link.body
     is_source = body.source == seen_from
     relation = body.relation.replace("_", " ") if is_source else _INVERSE[body.relation]
-    other = told_title(body.target if is_source else body.source, known)
+    other = title_with_id(body.target if is_source else body.source, known)
     judged = (
         f" (candidate {link.id}: judge it with `cortex link confirm` or `dismiss`)"
         if body.state == "candidate"
@@ -143,7 +143,7 @@ def labels_of(record: Record[Any], around: Around) -> list[tuple[str, str]]:
     if body.subcortex:
         labels.append(("Subcortex", told_subcortex(body.subcortex, known)))
     labels += [
-        (name.capitalize(), told_title(getattr(body, name), known))
+        (name.capitalize(), title_with_id(getattr(body, name), known))
         for name in ("thread", "task")
         if getattr(body, name, "")
     ]
@@ -185,7 +185,7 @@ def list_records(
     named_states = tuple(one_of(state, known, "--state") for state in states or ())
     conditions = [*refs, *(("tag", tag.strip().casefold()) for tag in tags or ())]
     if subcortex:
-        conditions.append(("subcortex", number_of(library, subcortex, "subcortex")))
+        conditions.append(("subcortex", resolve_id(library, subcortex, "subcortex")))
     chosen = named_states or (() if everything else tuple(usual))
     wanted = RecordFilter(
         kinds=(kind,), states=chosen, refs=tuple(conditions), due=due, by_change=True

@@ -137,7 +137,7 @@ def say_list(heading: str, entries: Sequence[str]) -> None:
             say(wrapped(f"  {_one_line(entry)}", min(columns(), MAX_WIDTH)), lines=True)
 
 
-def told_title(record_id: str, known: Titles) -> str:
+def title_with_id(record_id: str, known: Titles) -> str:
     """Return an id with the title of its record, if that is known."""
     record = known.get(record_id)
     return f"{record_id}: {record.body.title}" if record else record_id

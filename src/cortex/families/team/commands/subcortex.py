@@ -24,8 +24,8 @@ from cortex.families.team.commands.options import (
     changed,
     edited,
     given,
-    number_of,
     people_told,
+    resolve_id,
     sensitivity,
     team,
     terms_told,
@@ -40,7 +40,7 @@ from cortex.families.team.commands.render import (
     say_list,
     say_text,
     tell_record,
-    told_title,
+    title_with_id,
 )
 from cortex.families.team.references import resolve_ref
 from cortex.families.team.validation import OPEN_TASK_STATES
@@ -165,7 +165,7 @@ def _print_subcortex(
     say_text(body.charter, "Charter")
     say_list("Words", [f"{word.term}: {word.meaning}" for word in body.glossary])
     say_list("Naming", body.naming)
-    say_list("Pinned", [told_title(record_id, pins) for record_id in pins])
+    say_list("Pinned", [title_with_id(record_id, pins) for record_id in pins])
     say_list("Open threads", [f"{thread.id}: {thread.body.title}" for thread in threads])
 
 
@@ -333,7 +333,7 @@ def _act_on_each(
     if key and len(ids) > 1:
         raise InputError("ARGUMENT_INVALID", "a key is for one write: name one record with --key")
     with team() as library:
-        subcortex = number_of(library, slug, KIND)
+        subcortex = resolve_id(library, slug, KIND)
         targets = [resolve_ref(library.store.recorded, ref, "") for ref in ids]
         record = None
         for target in targets:
@@ -354,6 +354,6 @@ def archive(ref: SlugArgument, key: KeyOption = "", as_json: JsonFlag = False) -
     """
     with team() as library:
         record = actions.archive(
-            library, number_of(library, ref, KIND), actor=writer(), key=key, kind=KIND
+            library, resolve_id(library, ref, KIND), actor=writer(), key=key, kind=KIND
         )
     return tell_record(record, f"✓ Archived {record.body.slug}", as_json=as_json)

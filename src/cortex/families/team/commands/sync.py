@@ -138,7 +138,8 @@ def show_refused(library: Library, as_json: bool) -> int:
         print_json(
             {
                 "refused": [
-                    {**rejections.told(library, entry), "at": moment(entry.at)} for entry in entries
+                    {**rejections.encode_rejection(library, entry), "at": moment(entry.at)}
+                    for entry in entries
                 ]
             }
         )

@@ -30,9 +30,9 @@ from cortex.families.team.commands.options import (
     changed,
     code_cited,
     code_told,
-    number_of,
     one_of,
     people_told,
+    resolve_id,
     sensitivity,
     tags_told,
     team,
@@ -172,7 +172,7 @@ def create_one(
     """Write down what is to be done; who is to do it hears of it."""
     links = code_told(code)
     with team() as library:
-        about = number_of(library, thread, "thread")
+        about = resolve_id(library, thread, "thread")
 
         def keep(text: str) -> Record[Any]:
             task = Task(

@@ -37,8 +37,8 @@ from cortex.families.team.commands.options import (
     decide,
     edited,
     given,
-    number_of,
     one_of,
+    resolve_id,
     sensitivity,
     tags_told,
     team,
@@ -200,7 +200,7 @@ def create_one(
     """Open a thread; it is found at once."""
     links = code_told(code)
     with team() as library:
-        about = number_of(library, task, "task")
+        about = resolve_id(library, task, "task")
 
         def keep(text: str) -> Record[Any]:
             thread = Thread(
@@ -265,8 +265,8 @@ def comment(
     with team() as library:
         about = resolve_ref(library.store.recorded, ref, KIND)
         thread = about.id
-        answered = number_of(library, parent, "comment")
-        cited = tuple(number_of(library, citation, "") for citation in cite or ())
+        answered = resolve_id(library, parent, "comment")
+        cited = tuple(resolve_id(library, citation, "") for citation in cite or ())
 
         def keep(text: str) -> Record[Any]:
             if not text.strip():
@@ -305,7 +305,7 @@ def resolve(
 ) -> int:
     """Resolve a thread: nothing is open there any more."""
     with team() as library:
-        thread_id = number_of(library, ref, KIND)
+        thread_id = resolve_id(library, ref, KIND)
         title = resolve_ref(library.store.recorded, thread_id, KIND).body.title
         outcome = [f"  | {resolution}"] if resolution else []
         question = "\n".join([f"{thread_id}: {title}", *outcome, "Resolve it?"])
@@ -319,7 +319,7 @@ def reopen(ref: IdArgument, key: KeyOption = "", as_json: JsonFlag = False) -> i
     """Open a thread again that was resolved or archived."""
     with team() as library:
         record = actions.reopen_thread(
-            library, number_of(library, ref, KIND), actor=writer(), key=key
+            library, resolve_id(library, ref, KIND), actor=writer(), key=key
         )
     return tell_record(record, f"✓ Opened again {record.id}: {record.body.title}", as_json=as_json)
 
@@ -331,7 +331,7 @@ def archive(ref: IdArgument, key: KeyOption = "", as_json: JsonFlag = False) -> 
     """
     with team() as library:
         record = actions.archive(
-            library, number_of(library, ref, KIND), actor=writer(), key=key, kind=KIND
+            library, resolve_id(library, ref, KIND), actor=writer(), key=key, kind=KIND
         )
     return tell_record(record, f"✓ Archived {record.id}: {record.body.title}", as_json=as_json)
 

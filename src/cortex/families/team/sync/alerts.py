@@ -123,9 +123,7 @@ def tell_replaced(library: Library, record: Record[Any], count: int, file: Path)
 
 def tell_unsent(library: Library) -> None:
     """Alert once to all rejected uploads and resent writes; close the alert if none is left."""
-    entries = [
-        entry for entry in library.store.outbox.refused() if rejections.is_told_together(entry)
-    ]
+    entries = [entry for entry in library.store.outbox.refused() if rejections.shares_alert(entry)]
     open_alerts = library.store.recorded.select(
         RecordFilter(kinds=("notification",), states=OPEN, authors=(AUTHOR.name,)), 1_000
     )

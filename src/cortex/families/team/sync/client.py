@@ -59,7 +59,7 @@ class Denied(NetworkError):
     """The Core doesn't accept the token."""
 
 
-class PutOut(Denied):
+class AccessRevoked(Denied):
     """The Core revoked the token of a known principal.
 
     `epoch` identifies the ledger, `name` the principal. `trusted` is false if a third party on the
@@ -298,7 +298,7 @@ class Remote:
             )
             epoch, name = (short(str(about.get(key) or "")) for key in ("epoch", "name"))
             trusted = self.url.lower().startswith("https://") or stays_here(self.url)
-            return PutOut(said, epoch, name, trusted=trusted)
+            return AccessRevoked(said, epoch, name, trusted=trusted)
         # The message may contain a part of the token, so it is left out.
         if status in (401, 403):
             return Denied(

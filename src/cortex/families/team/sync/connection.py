@@ -104,7 +104,9 @@ def connect(
     """
     address, greeting = _greet(library, url, token, plain)
     cancel = Cancel() if cancel is None else cancel
-    with exclusive_lock(str(library.settings.home / LOCK), TURN_SECONDS, lambda: bool(cancel)) as acquired:
+    with exclusive_lock(
+        str(library.settings.home / LOCK), TURN_SECONDS, lambda: bool(cancel)
+    ) as acquired:
         if not acquired:
             raise (
                 Cancelled

@@ -35,7 +35,7 @@ from cortex.base.runtime.file_lock import exclusive_lock
 from cortex.base.types import Cancel
 from cortex.engine.library import Library
 from cortex.families.team.sync import state
-from cortex.families.team.sync.client import Denied, Offline, PutOut, Remote
+from cortex.families.team.sync.client import AccessRevoked, Denied, Offline, Remote
 from cortex.families.team.sync.pull import Fetching
 from cortex.families.team.sync.push import Sending
 from cortex.families.team.sync.run_context import SyncSession, now
@@ -68,7 +68,9 @@ class SyncOutcome:
 def sync(library: Library, remote: Remote, *, cancel: Cancel | None = None) -> SyncOutcome:
     """Push and pull as far as possible; failures are in the outcome. Raises: Cancelled."""
     cancel = Cancel() if cancel is None else cancel
-    with exclusive_lock(str(library.settings.home / LOCK), TURN_SECONDS, lambda: bool(cancel)) as acquired:
+    with exclusive_lock(
+        str(library.settings.home / LOCK), TURN_SECONDS, lambda: bool(cancel)
+    ) as acquired:
         if cancel:
             raise Cancelled
         # The connection only changes under this lock.
@@ -88,7 +90,9 @@ def sync(library: Library, remote: Remote, *, cancel: Cancel | None = None) -> S
             if cancel:
                 raise Cancelled from error
             failure = (
-                _erase_after_revocation(session, error) if isinstance(error, PutOut) else error
+                _erase_after_revocation(session, error)
+                if isinstance(error, AccessRevoked)
+                else error
             )
         outcome = _outcome(session, failure)
         _store_status(session, outcome, complete=failure is None)
@@ -108,7 +112,7 @@ def _run(session: SyncSession) -> None:
         _exchange(session, sending, fetching)
 
 
-def _erase_after_revocation(session: SyncSession, error: PutOut) -> CortexError:
+def _erase_after_revocation(session: SyncSession, error: AccessRevoked) -> CortexError:
     """Erase the Core's records from this machine after it revoked the person's access.
 
     Nothing is erased unless the response names this home's epoch and principal and arrived over a

@@ -91,7 +91,7 @@ def drop_refused(
         library.follow(forget=True)
     dropped = [entry for entry in entries if outbox.drop(entry.id)]
     for entry in dropped:
-        if not rejections.is_told_together(entry):
+        if not rejections.shares_alert(entry):
             # The alert still offers to send it again.
             alerts.take_back(library, entry)
     alerts.tell_unsent(library)

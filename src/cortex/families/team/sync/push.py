@@ -219,7 +219,7 @@ class Sending:
             return False
         if result.status != REFUSED:
             self._accept(entry, self._session.inward(result.records))
-        elif result.field == "slug" and slug_conflicts.give_another(self._library, entry):
+        elif result.field == "slug" and slug_conflicts.rename_conflicting(self._library, entry):
             return False
         else:
             entry = self._split_conflict(entry, result)
@@ -245,7 +245,7 @@ class Sending:
 
         Records that the Core doesn't return, such as notifications for others, are erased here.
         """
-        if entry.attempts and rejections.is_told_together(entry):
+        if entry.attempts and rejections.shares_alert(entry):
             self._upload_recovered = True
         elif entry.attempts:
             alerts.take_back(self._library, entry)
@@ -278,7 +278,7 @@ class Sending:
         if rejections.is_divisible(entry):
             self._outbox.split(entry.id)
             return
-        if not rejections.is_told_together(entry):
+        if not rejections.shares_alert(entry):
             alerts.tell_refused(self._library, entry, code, message)
         returned = {record.record.id for record in records}
         orphans = (

@@ -46,7 +46,7 @@ def is_divisible(entry: OutboxEntry) -> bool:
     return entry.action == UPLOAD and len(entry.changes) > 1
 
 
-def is_told_together(entry: OutboxEntry) -> bool:
+def shares_alert(entry: OutboxEntry) -> bool:
     """True for uploads and resent writes: they may be many, so they share one alert."""
     return entry.action == UPLOAD or bool(entry.taken)
 
@@ -107,7 +107,9 @@ def typed(change: RecordChange) -> JsonObject:
     encoded = changed_to(change)
     after, before = encoded["after"], encoded["before"] or {}
     assert isinstance(after, dict) and isinstance(before, dict)
-    changed: JsonObject = {name: value for name, value in after.items() if before.get(name) != value}
+    changed: JsonObject = {
+        name: value for name, value in after.items() if before.get(name) != value
+    }
     changed |= {name: None for name in before if name not in after}
     # A summary without an author is generated from the comments.
     generated = SUMMARY if change.kind == "thread" and "summary_by" not in after else ()
@@ -137,7 +139,7 @@ def is_outdone(entry: OutboxEntry, code: str, reason: str) -> bool:
     )
 
 
-def told(library: Library, entry: OutboxEntry) -> JsonObject:
+def encode_rejection(library: Library, entry: OutboxEntry) -> JsonObject:
     """Encode a refused write completely."""
     main = main_of(entry)
     return {
@@ -171,6 +173,9 @@ def title_of(entry: OutboxEntry) -> str:
 def save(library: Library, entries: Sequence[OutboxEntry]) -> Path:
     """Write refused writes to a file that only the person can read. Raises: FileError."""
     text = (
-        json.dumps([told(library, entry) for entry in entries], ensure_ascii=False, indent=2) + "\n"
+        json.dumps(
+            [encode_rejection(library, entry) for entry in entries], ensure_ascii=False, indent=2
+        )
+        + "\n"
     )
     return saved_files.write_new(library.settings.home / FOLDER, ".json", text)

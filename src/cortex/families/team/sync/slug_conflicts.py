@@ -20,7 +20,7 @@ MOST_CHARACTERS = 50
 MOST_DRAFTS = 1_000
 
 
-def give_another(library: Library, entry: OutboxEntry) -> bool:
+def rename_conflicting(library: Library, entry: OutboxEntry) -> bool:
     """Rename the subcortex that an entry creates, here and in the outbox; false if impossible.
 
     With several subcortexes in one entry it is unclear which one conflicts; an upload is then sent

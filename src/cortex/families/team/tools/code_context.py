@@ -242,7 +242,9 @@ def _callers(
         for line_number, line in _numbered_lines(hit):
             is_own = hit.path == path and lines is not None and lines[0] <= line_number <= lines[1]
             if not is_own and usage.search(line) and not non_usage.match(line):
-                where = without_empty({"path": f"{hit.path}:{line_number}", "in": hit.qualified or hit.name})
+                where = without_empty(
+                    {"path": f"{hit.path}:{line_number}", "in": hit.qualified or hit.name}
+                )
                 rows[hit.path, line_number] = {**where, "text": cut(line.strip(), LINE_CHARACTERS)}
                 # One line of each caller is enough.
                 break

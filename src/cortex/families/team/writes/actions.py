@@ -270,7 +270,9 @@ def apply_task_patch(
         for field, value in fields.items():
             if field == "assignees":
                 names = (
-                    resolve_name(name, settings, me=step.author) for name in value.split(",") if name.strip()
+                    resolve_name(name, settings, me=step.author)
+                    for name in value.split(",")
+                    if name.strip()
                 )
                 after = replace(after, assignees=tuple(dict.fromkeys(names)))
             else:

@@ -238,7 +238,9 @@ def _resolve_names(
     body: Any, field: str, step: RecordTransaction, settings: Settings | None
 ) -> Any:
     """Resolve the names in `field` to principals, without duplicates."""
-    names = dict.fromkeys(resolve_name(name, settings, me=step.author) for name in getattr(body, field))
+    names = dict.fromkeys(
+        resolve_name(name, settings, me=step.author) for name in getattr(body, field)
+    )
     return replace(body, **{field: tuple(names)})
 
 

@@ -212,7 +212,10 @@ def _score_sentences(title: str, spoken: list[Statement]) -> list[_Candidate]:
 
 
 def _candidate(
-    order: int, scored: tuple[int, str, frozenset[str], float], spoken: list[Statement], weight: float
+    order: int,
+    scored: tuple[int, str, frozenset[str], float],
+    spoken: list[Statement],
+    weight: float,
 ) -> _Candidate:
     """Build the candidate for a sentence."""
     place, text, stems, announced = scored

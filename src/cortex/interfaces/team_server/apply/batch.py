@@ -21,7 +21,7 @@ from cortex.families.team.wire import codec
 from cortex.families.team.wire.identity import agent_of
 from cortex.families.team.writes.preflight import Screen, screen_of, texts_of
 from cortex.interfaces.team_server.apply import action as accepting
-from cortex.interfaces.team_server.apply.visible_records import is_asked
+from cortex.interfaces.team_server.apply.visible_records import is_queryable
 from cortex.interfaces.team_server.responses import RouteResult
 from cortex.interfaces.team_server.router import RouteContext
 from cortex.interfaces.team_server.schemas import Row
@@ -36,7 +36,7 @@ TURN_SECONDS = 1.0
 TURN_CHANGES = 500
 # Records in a response, not counting those of the last transaction. A refused action may name any
 # records, and a batch may have many refused actions.
-MOST_TOLD = 2_000
+MAX_RESPONSE_RECORDS = 2_000
 # Fields that usually hold the id of a parent record.
 _PARENT_FIELDS = ("subcortex", "thread", "task", "target", "source", "about")
 
@@ -65,7 +65,11 @@ def flush(context: RouteContext) -> RouteResult:
     if (screen := screen_of(context.hall)) is not None:
         # Outside a transaction, so that no other writer waits for the plugins.
         screen.ask(_new_texts(sent_action.action for sent_action in sent if sent_action.action))
-    while len(results) < len(sent) and _count_records(results) < MOST_TOLD and not context.cancel:
+    while (
+        len(results) < len(sent)
+        and _count_records(results) < MAX_RESPONSE_RECORDS
+        and not context.cancel
+    ):
         done = len(results)
         error = _try_in_transaction(
             context,
@@ -236,7 +240,7 @@ def _ids_to_prefetch(actions: Iterable[codec.Action]) -> list[str]:
     refs = [getattr(change.after, field, "") for change in changes for field in _PARENT_FIELDS]
     return [
         *(change.id for change in changes),
-        *(ref for ref in refs if "_" in ref and is_asked(ref)),
+        *(ref for ref in refs if "_" in ref and is_queryable(ref)),
     ]
 
 
@@ -265,9 +269,9 @@ def _ids_in(action: Mapping[str, Any]) -> list[str]:
         if isinstance(changes, list)
         else []
     )
-    return [record_id for record_id in ids if isinstance(record_id, str) and is_asked(record_id)][
-        :MOST_IDS
-    ]
+    return [
+        record_id for record_id in ids if isinstance(record_id, str) and is_queryable(record_id)
+    ][:MOST_IDS]
 
 
 def _key_of(action: Mapping[str, Any], index: int) -> str:

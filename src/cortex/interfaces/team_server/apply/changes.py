@@ -53,17 +53,21 @@ from cortex.interfaces.team_server.apply.notification_filter import is_due, titl
 from cortex.interfaces.team_server.apply.three_way_merge import (
     Conflict,
     conflict_error,
-    differing,
+    merge_without_base,
     merged,
     supplied_only,
     supplies,
     unsummarized,
 )
-from cortex.interfaces.team_server.apply.visible_records import VisibleRecords, aimed, placed
+from cortex.interfaces.team_server.apply.visible_records import (
+    VisibleRecords,
+    placed,
+    resolve_draft_target,
+)
 from cortex.interfaces.team_server.principals import is_from_elsewhere, may_be_called
 
 # Lowest tier that may upload records of other principals again after this server lost them.
-IS_ANYBODY = 4
+MIN_TIER_FOREIGN_ACTIONS = 4
 # Clock skew up to which the ids of a client are accepted.
 AHEAD_MS = 50 * 365 * 86_400_000
 # The year 2000. An earlier time means that the clock of the client is wrong.
@@ -273,7 +277,7 @@ class ActionApplier:
             body = replace(body, reviewed_by="", reviewed_at=0, review_notes="", published="")
         if new:
             check_outcome(body)
-        target, body = body.target, aimed(body, self._visible)
+        target, body = body.target, resolve_draft_target(body, self._visible)
         # The client sends the draft again once its target was uploaded.
         lost = self._again and is_id(target, kind_of_id(target))
         if target and not body.target and (lost or not self._viewer.may_write(UNFILED)):
@@ -375,7 +379,7 @@ class ActionApplier:
         if not self._upload or not (may_be_called(principal) or is_from_elsewhere(principal)):
             return False
         if principal in (self._known or ()):
-            return self._again and self._step.actor.tier >= IS_ANYBODY
+            return self._again and self._step.actor.tier >= MIN_TIER_FOREIGN_ACTIONS
         return self._step.actor.tier >= KEEPS_AUTHORS
 
     def _speakers(self) -> set[str]:
@@ -399,7 +403,7 @@ class ActionApplier:
             self._resolve_draft_target(change.before),
         )
         result = (
-            differing(after, current.body)
+            merge_without_base(after, current.body)
             if before is None
             else merged(before, after, current.body)
         )
@@ -427,7 +431,7 @@ class ActionApplier:
         if not isinstance(body, Draft):
             return body
         check_value("target_kind", body.target_kind, TARGET_KINDS)
-        return aimed(body, self._visible)
+        return resolve_draft_target(body, self._visible)
 
     def _prepare_update(self, current: Record[Any], body: Any) -> Any:
         """Return the normalized and resolved body of a record after a change."""

@@ -82,7 +82,7 @@ def merged(before: B, after: B, current: B) -> B | Conflict:
     return Conflict(tuple(clashes)) if clashes else replace(current, **changes)
 
 
-def differing(after: Any, current: Any) -> Any:
+def merge_without_base(after: Any, current: Any) -> Any:
     """Return the current body where a record that is sent as new already exists.
 
     A difference is a conflict: without a base version, the changed fields are unknown.

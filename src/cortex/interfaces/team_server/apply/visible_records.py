@@ -54,7 +54,7 @@ class VisibleRecords:
 
         Empty for a filter without references, so that it can't be used to enumerate records.
         """
-        if not wanted.refs or not all(is_asked(target) for _, target in wanted.refs):
+        if not wanted.refs or not all(is_queryable(target) for _, target in wanted.refs):
             return []
         return [record for record in self._lookup.select(wanted, limit) if self.shows(record)]
 
@@ -64,7 +64,7 @@ class VisibleRecords:
 
     def raw(self, ref: str) -> Record[Any] | None:
         """Return the record with this id or subcortex slug, visible or not."""
-        if not is_asked(ref):
+        if not is_queryable(ref):
             return None
         if "_" not in ref:
             return by_slug(self._lookup, ref)
@@ -79,12 +79,12 @@ class VisibleRecords:
         return sees(self._viewer, record, self.raw)
 
 
-def is_asked(ref: str) -> bool:
+def is_queryable(ref: str) -> bool:
     """True for a reference that every database can be queried for: printable ASCII."""
     return ref.isascii() and ref.isprintable()
 
 
-def aimed(draft: Draft, visible: RecordLookup | RecordReader) -> Draft:
+def resolve_draft_target(draft: Draft, visible: RecordLookup | RecordReader) -> Draft:
     """Resolve the target of a draft to an id.
 
     A target that the author can't see is moved to the draft's reason, and the approver chooses

@@ -31,7 +31,7 @@ from cortex.families.team.writes.actions import PATCH_FIELDS
 from cortex.families.team.writes.create import MOST_AT_ONCE, create_observations, create_once
 from cortex.families.team.writes.drafts import create_draft, now_ms
 from cortex.families.team.writes.update import revise
-from cortex.interfaces.team_server.apply.visible_records import aimed
+from cortex.interfaces.team_server.apply.visible_records import resolve_draft_target
 from cortex.interfaces.team_server.cursors import Paged, question_of
 from cortex.interfaces.team_server.responses import RouteResult, code_of
 from cortex.interfaces.team_server.router import Route, RouteContext
@@ -110,7 +110,7 @@ def create_comment(context: RouteContext) -> RouteResult:
 def draft_record(context: RouteContext) -> RouteResult:
     """Keep a draft; what its author doesn't see is as little there as what isn't."""
     fields = {"title": "", "body": "", **sent(Draft, context.body)}
-    draft = aimed(Draft(**fields), context.hall.store.recorded)
+    draft = resolve_draft_target(Draft(**fields), context.hall.store.recorded)
     record, _, following = create_draft(
         context.hall, draft, actor=context.actor, key=context.key, payload=context.payload
     )

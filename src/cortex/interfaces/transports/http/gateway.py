@@ -175,7 +175,7 @@ class Guard:
         )
 
 
-class Door:
+class Gateway:
     """ASGI application that rejects bad requests and passes on the others with their body."""
 
     def __init__(self, mcp: ASGIApp, api: ASGIApp, site: Site) -> None:

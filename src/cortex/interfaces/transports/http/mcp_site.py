@@ -18,7 +18,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 from starlette.types import ASGIApp
 
-from cortex.interfaces.transports.http.gateway import MAX_BODY_BYTES, Door, Site
+from cortex.interfaces.transports.http.gateway import MAX_BODY_BYTES, Gateway, Site
 from cortex.interfaces.transports.http.json_api import Api
 from cortex.interfaces.transports.http.mcp_sessions import Sessions
 from cortex.interfaces.transports.http.uvicorn_server import Guest, Uvicorn, config, listen
@@ -90,7 +90,7 @@ def _app(
         routes=[Mount("/", app=Sessions(sessions.handle_request, MAX_SESSIONS))],
         lifespan=lambda app: sessions.run(),
     )
-    return Door(inner, Api(families, threads, identity, guarded=bool(site.token)), site)
+    return Gateway(inner, Api(families, threads, identity, guarded=bool(site.token)), site)
 
 
 def serving(site: Site, port: int) -> str:

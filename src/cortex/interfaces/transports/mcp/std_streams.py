@@ -17,7 +17,7 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 
-from cortex.interfaces.transports.thread_pool import soon
+from cortex.interfaces.transports.thread_pool import call_on_loop
 
 log = logging.getLogger(__name__)
 
@@ -79,7 +79,7 @@ def _pump(
         except OSError as error:
             log.debug("reading stdin ended: %s", error)
             chunk = b""
-        if not soon(loop, put, chunk):
+        if not call_on_loop(loop, put, chunk):
             return
 
 
@@ -117,7 +117,7 @@ def _write(
             _write_all(descriptor, line + b"\n")
         except OSError as error:
             failed = error
-        alive = soon(loop, _complete, written, failed)
+        alive = call_on_loop(loop, _complete, written, failed)
 
 
 def _complete(written: asyncio.Future[None], failed: OSError | None) -> None:
