@@ -100,9 +100,8 @@ def restore(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")] = False,
     as_json: JsonFlag = False,
 ) -> int:
-    """Put your memories, records and settings back to a snapshot.
-
-    What is there now is kept as another one, to undo this.
+    """Put your memories, records and settings back to a snapshot. What is there now is kept as
+    another one, to undo this.
     """
     from cortex.interfaces.assembly.recovery import restore_snapshot
 

@@ -105,9 +105,8 @@ def search(
     ] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Search a folder; what isn't indexed yet is indexed first.
-
-    With --in your documents, memories and records are searched, too, or alone.
+    """Search a folder; what isn't indexed yet is indexed first. With --in your documents, memories
+    and records are searched, too, or alone.
     """
     families = _parse_families(within)
     called = Mode.EXACT if regex else _parse_mode(mode)

@@ -128,9 +128,8 @@ def remove(
     source: Annotated[str, typer.Argument(metavar="SOURCE", help="Its ID or name.")],
     as_json: JsonFlag = False,
 ) -> int:
-    """Remove a source: its documents and vectors are forgotten at once and for good.
-
-    The files stay as they are.
+    """Remove a source: its documents and vectors are forgotten at once and for good. The files stay
+    as they are.
     """
     with open_library() as library:
         folder = library.folder(source)

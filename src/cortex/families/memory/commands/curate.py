@@ -255,9 +255,8 @@ def _print_deletion(
 
 
 def undo_last(as_json: JsonFlag = False) -> int:
-    """Take the last step back: every memory of it is as it was.
-
-    What was added is rejected, not forgotten; a deletion stays.
+    """Take the last step back: every memory of it is as it was. What was added is rejected, not
+    forgotten; a deletion stays.
     """
     with memories() as library:
         step = last_step(library)

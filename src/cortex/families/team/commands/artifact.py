@@ -341,9 +341,8 @@ def edit_one(
     key: KeyOption = "",
     as_json: JsonFlag = False,
 ) -> int:
-    """Change an artifact; without options its text, in your editor ($VISUAL or $EDITOR).
-
-    Every version stays.
+    """Change an artifact; without options its text, in your editor ($VISUAL or $EDITOR). Every
+    version stays.
     """
     text, links = text_told(body, body_file), code_told(code)
     plain = dict(

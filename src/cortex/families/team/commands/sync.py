@@ -79,9 +79,8 @@ def sync(
     profile: ProfileOption = None,
     as_json: JsonFlag = False,
 ) -> int:
-    """Bring this home and its Core together: send what waits, take over what changed.
-
-    Exits with 0, 1 partial, 2 failed, 3 offline.
+    """Bring this home and its Core together: send what waits, take over what changed. Exits with 0,
+    1 partial, 2 failed, 3 offline.
     """
     if retry + give_up + refused + (keep is not None) > 1:
         raise InputError(

@@ -353,9 +353,8 @@ def edit_one(
     key: KeyOption = "",
     as_json: JsonFlag = False,
 ) -> int:
-    """Change a thread; without options its text, in your editor ($VISUAL or $EDITOR).
-
-    Its comments go where it goes.
+    """Change a thread; without options its text, in your editor ($VISUAL or $EDITOR). Its comments
+    go where it goes.
     """
     text, links = text_told(body, body_file), code_told(code)
     word = None if type is None else one_of(type, THREAD_TYPES, "--type")
