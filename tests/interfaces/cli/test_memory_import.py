@@ -166,7 +166,7 @@ def test_what_comes_back_has_the_id_that_it_had_unless_another_one_has_it(cortex
 def test_an_export_is_narrowed_and_never_overwrites_unasked(cortex, foreign, tmp_path):
     answer(cortex, "add", "Lamps burn")
     _, out, _ = cortex("memory", "export", "--origin", "own")
-    assert [load["title"] for load in json.loads(out)["observations"]] == ["Lamps burn"]
+    assert [row["title"] for row in json.loads(out)["observations"]] == ["Lamps burn"]
     file = tmp_path / "out.json"
     file.write_text("mine", encoding="utf-8")
     code, out, _ = cortex("memory", "export", "-o", file, "--json")

@@ -152,11 +152,11 @@ def test_the_doctor_names_the_cause_and_does_not_pretend_to_fix_it(cortex, place
     for code, out, _ in several(cortex, ["doctor", "--json"], ["doctor", "--json", "--fix"]):
         assert code == 1
         found = [
-            load
-            for load in json.loads(out)["findings"]
-            if load["check"] == "permissions" and load["level"] == "error"
+            finding
+            for finding in json.loads(out)["findings"]
+            if finding["check"] == "permissions" and finding["level"] == "error"
         ]
-        assert [str(place.home) in one["text"] for one in found] == [True]
+        assert [str(place.home) in finding["text"] for finding in found] == [True]
         assert "mounted read-only" in found[0]["text"] and "CORTEX_HOME" in found[0]["fix"]
         assert (found[0]["fixable"], found[0]["done"]) == (False, "")
 

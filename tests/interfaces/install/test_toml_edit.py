@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from cortex.interfaces.install import toml_edit
@@ -38,6 +38,7 @@ def test_the_table_comes_and_goes_and_the_rest_stays(text: str):
     assert gone == with_line_end(text)
 
 
+@example("", "", "\n")
 @given(toml_documents(), toml_documents(), st.sampled_from(["", "# above\n", "\n", "above = 1\n"]))
 def test_what_a_person_wrote_around_the_table_stays_byte_for_byte(
     text: str, other: str, above: str

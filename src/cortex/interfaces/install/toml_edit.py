@@ -96,7 +96,8 @@ def remove_table(text: str, path: Keys) -> str:
     for start, stop in reversed(cuts):
         before = text[:start]
         # Not `$`, which also matches before a final line end and would remove the one above.
-        if re.search(r"(?:^|\n)[ \t]*\r?\n\Z", before):
+        # A blank line that opens the file is not ours either: we write one only below other text.
+        if re.search(r"\n[ \t]*\r?\n\Z", before):
             before = re.sub(r"[ \t]*\r?\n\Z", "", before)
         text = before + text[stop:]
     return text
