@@ -1,4 +1,4 @@
-"""An MCP server on the SDK's low-level interface that offers tools of Cortex exactly as `cortex mcp` does, and one of its own.
+"""An MCP server on the SDK's low-level interface: tools of Cortex, and one of its own.
 
 python lowlevel_server.py path/to/project
 """

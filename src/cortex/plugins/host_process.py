@@ -3,9 +3,9 @@
 `Host` starts the child with the first call, keeps it while it is used and ends it when it is idle.
 A call that leaves the child unusable ends it too, and after three failed calls in a row the plugin
 is disabled. Each call writes and reads in a thread of its own, which the caller abandons when time
-is up: a pipe that some process still holds can't block Cortex. `InProcessPlugin` is for the plugins that
-come with Cortex: their work is done by programs that have timeouts already, and a process would add
-a tenth of a second to the first pack.
+is up: a pipe that some process still holds can't block Cortex. `InProcessPlugin` is for the plugins
+that come with Cortex: their work is done by programs that have timeouts already, and a process
+would add a tenth of a second to the first pack.
 """
 
 from __future__ import annotations

@@ -135,9 +135,8 @@ def _judge(
         return 0
     done = f"Would {action}" if dry else f"✓ {DONE[action]}"
     if len(changing) == 1:
-        say(
-            f"{done} {display_id(changing[0], present)}: {' '.join(changing[0].memory.title.split())}"
-        )
+        title = " ".join(changing[0].memory.title.split())
+        say(f"{done} {display_id(changing[0], present)}: {title}")
     elif changing:
         say(f"{done} {counted(changed)}:")
         _say_some(

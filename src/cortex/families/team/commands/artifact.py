@@ -488,7 +488,8 @@ def supersede(
     with team() as library:
         ends = [resolve_id(library, ref, KIND) for ref in (old, new)]
         titles = library.store.recorded.get(ends)
-        question = f"Have {title_with_id(ends[1], titles)} take the place of {title_with_id(ends[0], titles)}?"
+        older, newer = (title_with_id(end, titles) for end in ends)
+        question = f"Have {newer} take the place of {older}?"
         actor = decide(library, "supersede_artifact", question)
         record = actions.supersede_artifact(library, *ends, actor=actor, key=key, note=note)
     return tell_record(

@@ -67,7 +67,8 @@ def add(
         replaces = word == "supersedes" and all(
             record.kind == "artifact" for record in known.values()
         )
-        question = f"Have {title_with_id(ends[0], known)} take the place of {title_with_id(ends[1], known)}?"
+        newer, older = (title_with_id(end, known) for end in ends[:2])
+        question = f"Have {newer} take the place of {older}?"
         actor = decide(library, "supersede_artifact", question) if replaces else writer()
         record = create(library, link, actor=actor, key=key)
         known = _ends(library, [record])
