@@ -90,10 +90,7 @@ def test_each_client_asks_with_its_own_token_over_one_connection(clients):
         for head in server.heads
         for line in head.splitlines()
         if line.startswith("Authorization")
-    } == {
-        "Authorization: Bearer one",
-        "Authorization: Bearer two",
-    }
+    } == {"Authorization: Bearer one", "Authorization: Bearer two"}
 
 
 def test_who_meant_to_ask_earlier_has_waited_since_then(clients):

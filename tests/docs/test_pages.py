@@ -342,13 +342,7 @@ def test_the_readmes_numbers_stand_in_the_results() -> None:
 # -------------------------------------------------------------------------------------------------
 
 # Maps whose keys are not ours, or that another example shows
-FREE = {
-    "byLanguage",
-    "byReason",
-    "index",
-    "stats",
-    "changed",
-}
+FREE = {"byLanguage", "byReason", "index", "stats", "changed"}
 
 
 def shape(value: object, place: str = "") -> set[str]:

@@ -64,10 +64,7 @@ def check(library: Library, said: dict[tuple[str, str], tuple[int, str, str]]) -
             assert (
                 memories[ref].state.value if memories[ref].state else "",
                 memories[ref].memory.title,
-            ) == (
-                state,
-                title,
-            )
+            ) == (state, title)
     sources = {
         one.id: one for one in lookup.sources({ref[0] for ref in memories} | {OWN}, (SHOWN, STAGED))
     }

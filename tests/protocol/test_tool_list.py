@@ -155,10 +155,7 @@ def test_the_search_of_chunk_files_is_answered_by_its_contract_whatever_a_home_c
         )["data"]
         assert sorted(
             row["title"] for row in everything["results"] if row["type"] in ("code", "chunks")
-        ) == [
-            "About lamps",
-            "switch_lamp",
-        ]
+        ) == ["About lamps", "switch_lamp"]
         mixed = await client.call_tool(
             "cortex_search", {"query": "lamp", "tags": ["docs"], "types": ["tasks"]}
         )

@@ -57,16 +57,7 @@ SHAPES = {
 }
 TWO = ("supersede", "link")  # that are about two records
 # Before there is a Core
-FIRST = (
-    "thread",
-    "comment",
-    "task",
-    "secret thread",
-    "draft",
-    "artifact",
-    "observation",
-    "batch",
-)
+FIRST = ("thread", "comment", "task", "secret thread", "draft", "artifact", "observation", "batch")
 
 
 @dataclass(slots=True)

@@ -138,10 +138,7 @@ def test_a_bundled_copy_needs_a_licence_of_its_own(tmp_path: Path):
     components = read_archive(tmp_path / "a-1.tar.gz", frozenset({"rs"}))
     assert [
         (part.bundled, part.licence, [path for path, _ in part.texts]) for part in components
-    ] == [
-        ("", "MIT", ["src/a.rs"]),
-        ("memory", "Apache-2.0", ["vendor/memory-1.2.0/src/d.rs"]),
-    ]
+    ] == [("", "MIT", ["src/a.rs"]), ("memory", "Apache-2.0", ["vendor/memory-1.2.0/src/d.rs"])]
 
 
 def pack(path: Path, files: dict[str, str]) -> None:

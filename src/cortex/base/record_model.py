@@ -15,11 +15,7 @@ NORMAL, SENSITIVE = "normal", "sensitive"
 # Priorities that are shown first.
 PRESSING = ("urgent", "high")
 # Summary fields of a thread: derived from its comments, unless a person or an agent wrote them.
-SUMMARY = (
-    "summary",
-    "summary_sources",
-    "summary_by",
-)
+SUMMARY = ("summary", "summary_sources", "summary_by")
 
 
 @dataclass(frozen=True, slots=True)

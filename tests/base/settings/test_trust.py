@@ -149,10 +149,7 @@ def test_a_project_raises_how_much_is_indexed_only_where_the_person_said_nothing
     assert (settings.workspace.max_files, settings.workspace.max_file_size) == (25_000, 100_000)
     assert [
         warning.partition(": a project")[0].partition(": ")[2] for warning in settings.warnings
-    ] == [
-        "workspace.maxFiles: you set 25000",
-        "workspace.maxFileSize: you set 100KB",
-    ]
+    ] == ["workspace.maxFiles: you set 25000", "workspace.maxFileSize: you set 100KB"]
     with pytest.raises(ConfigError, match="you set 25000"):
         settings.changed({"workspace.maxFiles": 26_000})
     fewer = load_with(root, {"workspace": {"maxFiles": 10, "maxFileSize": "1KB"}}, own)

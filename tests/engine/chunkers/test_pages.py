@@ -62,12 +62,7 @@ def test_sections_go_on_over_pages_with_their_path():
     assert [
         (page, chunk.qualified)
         for page, chunk in zip(pages_of(text, made.chunks), made.chunks, strict=True)
-    ] == [
-        (1, "Guide"),
-        (2, "Guide"),
-        (2, "Guide > Install"),
-        (3, "Guide > Install"),
-    ]
+    ] == [(1, "Guide"), (2, "Guide"), (2, "Guide > Install"), (3, "Guide > Install")]
 
 
 def test_form_feeds_in_a_workspace_mean_nothing():

@@ -192,10 +192,7 @@ def test_in_the_worker_a_hostile_document_costs_only_itself(make_docx, make_zip,
         plain = dict(pool.cut_all(files[:3], 250, 0, Cancel()))
     assert {
         key: answer.reason for key, answer in answers.items() if isinstance(answer, UnreadableFile)
-    } == {
-        1: "unpacks to 250 MB",
-        2: "encrypted",
-    }
+    } == {1: "unpacks to 250 MB", 2: "encrypted"}
     book = answers[4]
     assert isinstance(book, Cut)
     assert [book.text.count("\f", 0, chunk.start) + 1 for chunk in book.chunks] == [1, 2]

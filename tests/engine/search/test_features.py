@@ -118,12 +118,7 @@ def test_programs_and_packages_begin_in_files_of_known_names():
     assert [
         features.entry(path)
         for path in ("src/main.rs", "app/__init__.py", "Index.tsx", "src/lease.py")
-    ] == [
-        1.0,
-        1.0,
-        1.0,
-        0.0,
-    ]
+    ] == [1.0, 1.0, 1.0, 0.0]
 
 
 def test_a_phrase_is_the_longest_run_of_its_words():

@@ -59,12 +59,7 @@ def test_a_family_that_may_know_nothing_leaves_room_for_the_next_one():
     nearly = make_place("team", "records", make_hit("thread", 0.76), make_hit("task", 0.5))
     assert [one.hit.path for one in federated_search([sure, nearly], Query("x"), Cancel())[0]][
         :4
-    ] == [
-        "a.py",
-        "b.py",
-        "c.py",
-        "d.py",
-    ]
+    ] == ["a.py", "b.py", "c.py", "d.py"]
     spread, _ = federated_search([sure, nearly], Query("x"), Cancel(), spread=0.03)
     assert [one.hit.path for one in spread] == ["a.py", "b.py", "thread", "c.py", "d.py", "task"]
     parts = [

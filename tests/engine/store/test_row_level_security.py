@@ -366,10 +366,7 @@ def test_a_connection_forgets_who_had_it_before(pair):
         with confined.viewed_by(both):
             assert {
                 each.id for each in confined.recorded.select(RecordFilter(kinds=("thread",)))
-            } == {
-                open_one.id,
-                secret.id,
-            }
+            } == {open_one.id, secret.id}
             assert (
                 len(confined.recorded.narrow(RecordFilter(kinds=("thread",), since=1), 100)[0]) == 2
             )

@@ -249,7 +249,7 @@ def test_documents_are_cut_by_section_and_tagged_by_what_they_say(project, out):
             "lamps",
             "how-to",
             "beginner",
-        ),
+        )
     ]
     numbers = {
         name: first["metadata"][name]

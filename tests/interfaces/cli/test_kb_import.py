@@ -34,10 +34,7 @@ def test_what_is_gone_makes_it_partial(cortex, base, tmp_path):
     code, out, err = cortex("kb", "import", "conduit", base.path)
     assert code == 2 and "✗ Old (gone)" in err and "✓ My notes" in out
     code, out, _ = cortex("kb", "import", "conduit", base.path, "--json")
-    assert (code, [row["status"] for row in json.loads(out)["sources"]]) == (
-        2,
-        ["present", "gone"],
-    )
+    assert (code, [row["status"] for row in json.loads(out)["sources"]]) == (2, ["present", "gone"])
 
 
 def test_what_is_no_base_is_an_error(cortex, tmp_path):

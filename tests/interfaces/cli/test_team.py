@@ -530,10 +530,7 @@ def test_an_artifact_is_accepted_only_with_evidence_and_has_all_its_versions(
     assert (
         error["code"],
         f"cortex artifact accept {number} --evidence" in str(error["suggestions"]),
-    ) == (
-        "RECORD_INVALID",
-        True,
-    )
+    ) == ("RECORD_INVALID", True)
     answer(
         cortex,
         "artifact",

@@ -285,13 +285,12 @@ class ServerSettings(CamelGroup):
         "stdio",
         description="How `cortex mcp` speaks without --http; http: at 127.0.0.1:8765, path /mcp.",
     )
-    log_level: Annotated[
-        Literal["debug", "info", "warn", "error"],
-        BeforeValidator(_level),
-    ] = Field(
-        "info",
-        description="What is logged; debug: each call of a tool, with its time and hits, "
-        "without content.",
+    log_level: Annotated[Literal["debug", "info", "warn", "error"], BeforeValidator(_level)] = (
+        Field(
+            "info",
+            description="What is logged; debug: each call of a tool, with its time and hits, "
+            "without content.",
+        )
     )
     enable_telemetry: bool = Field(
         False,
@@ -583,9 +582,7 @@ class KbSearch(SettingsGroup):
 
 class KbLogging(SettingsGroup):
     level: Annotated[
-        Literal["debug", "info", "warn", "error"],
-        BeforeValidator(_level),
-        KeyMark(Trust.NEVER),
+        Literal["debug", "info", "warn", "error"], BeforeValidator(_level), KeyMark(Trust.NEVER)
     ] = Field(
         "info",
         description="Documents: what is logged of their tools, where server.logLevel isn't set; "

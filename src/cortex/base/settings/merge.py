@@ -22,12 +22,7 @@ from cortex.base.settings.values import is_embedding_address, stays_here
 
 _SHORT = reprlib.Repr()
 # Untrusted YAML may unfold without end.
-_SHORT.maxlevel, _SHORT.maxlist, _SHORT.maxdict, _SHORT.maxstring = (
-    2,
-    4,
-    4,
-    80,
-)
+_SHORT.maxlevel, _SHORT.maxlist, _SHORT.maxdict, _SHORT.maxstring = (2, 4, 4, 80)
 
 
 class SettingOrigin(Enum):

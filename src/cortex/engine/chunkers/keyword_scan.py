@@ -62,17 +62,7 @@ _STRINGS = ('"""', "'''")
 # Starts of lines that belong to the following declaration.
 _LEADS = ("@", "//", "/*", "*", "#", "--", "template", "[")
 # Starts of lines that continue a declaration of the same indentation.
-_CONTINUATIONS = (
-    ")",
-    "{",
-    "]",
-    ">",
-    ":",
-    "where",
-    "public:",
-    "private:",
-    "protected:",
-)
+_CONTINUATIONS = (")", "{", "]", ">", ":", "where", "public:", "private:", "protected:")
 _CLOSES = ("}", "end")
 
 

@@ -35,10 +35,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 # Provider of vectors that come from files, and the prefix that identifies our own model.
-PROVIDER, OWN_MODEL = (
-    "chunks",
-    "cortex-static",
-)
+PROVIDER, OWN_MODEL = ("chunks", "cortex-static")
 # Vectors per write.
 BATCH = 1_000
 # Share of changed entries above which the lexical index is rebuilt rather than updated.

@@ -28,11 +28,7 @@ READ_AGAIN_SECONDS = 0.05
 # Keys of an event that contain the last message.
 MESSAGES = ("last_assistant_message", "prompt_response")
 # Keys with a transcript's path: first of the subagent that stopped, then of the session.
-TRANSCRIPTS = (
-    "agent_transcript_path",
-    "transcript_path",
-    "transcriptPath",
-)
+TRANSCRIPTS = ("agent_transcript_path", "transcript_path", "transcriptPath")
 KINDS = {"remember": "note", "decision": "decision", "gotcha": "gotcha"}
 _MARKED = re.compile(
     r"(?:\s*(?:[-*+•]|\d{1,3}[.)])\s+(?:\[[ xX]\]\s+)?|\s{0,3}#{1,6}\s+|\s{0,3})"

@@ -58,12 +58,7 @@ from cortex.interfaces.transports.http.gateway import HttpError
 from cortex.interfaces.transports.thread_pool import THREADS, BoundedShare, ThreadPool
 from cortex.toolkit.tool import Call, unforeseen
 
-ROUTES: tuple[Route, ...] = (
-    *records.ROUTES,
-    *workflow.ROUTES,
-    *sync.ROUTES,
-    *routes_people.ROUTES,
-)
+ROUTES: tuple[Route, ...] = (*records.ROUTES, *workflow.ROUTES, *sync.ROUTES, *routes_people.ROUTES)
 SCHEMAS: Mapping[str, Mapping[str, object]] = {**records.SCHEMAS, **sync.SCHEMAS}
 HEALTH, METRICS = "/health", "/metrics"
 # Time limit of a request.

@@ -27,13 +27,7 @@ NAME = re.compile(r"[a-z0-9][a-z0-9._-]{1,49}")
 # A host and its port.
 PLACE = re.compile(r"[a-z0-9\[][a-z0-9.:\]-]{0,99}")
 # Reserved names: local users, the console, and the sender of sync notifications.
-TAKEN = (
-    PERSON,
-    AGENT,
-    "me",
-    CONSOLE.name,
-    "cortex",
-)
+TAKEN = (PERSON, AGENT, "me", CONSOLE.name, "cortex")
 
 
 def add(

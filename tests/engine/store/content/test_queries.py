@@ -126,19 +126,13 @@ def test_whether_a_path_is_known_is_told_without_a_look_at_all_docs(folder):
     assert [
         lookup.knows(source, path)
         for path in ("", "src", "src/a.py", "src2", "sr", "src/a", "src/b.py")
-    ] == [
-        *(True, True, True, True),
-        *(False, False, False),
-    ]
+    ] == [*(True, True, True, True), *(False, False, False)]
     with folder.store._connections.read() as connection:
         rows = list(
             rows_below(connection, "EXPLAIN QUERY PLAN SELECT 1 FROM docs", source, ["src"])
         )
     # The index is used for the path, not for the source alone
-    assert ["path" in row[3] for row in rows] == [
-        True,
-        True,
-    ]
+    assert ["path" in row[3] for row in rows] == [True, True]
 
 
 @pytest.mark.parametrize("path", ["a.py", "a.md"])

@@ -69,11 +69,7 @@ def test_what_changed_is_found_after_catching_up_and_replaying_is_harmless(folde
         find(folder.store, "lamp"),
         find(folder.store, "desk"),
         find(folder.store, "chair"),
-    ) == (
-        ["c.py"],
-        [],
-        ["a.py"],
-    )
+    ) == (["c.py"], [], ["a.py"])
     assert folder.store.check() == []
 
 

@@ -36,7 +36,7 @@ CONTRACT = {
                 "enum": ["embeddings", "tfidf", "both"],
                 "default": "both",
             },
-        },
+        }
     },
     "update_config": {
         "properties": {

@@ -154,10 +154,7 @@ def test_a_file_that_is_not_shown_says_why(server, path, code, word):
     assert "do-not-show" not in json.dumps(failure)
     assert server.request("resources/read", {"uri": f"codeindex://file/{path}/chunks"})["error"][
         "code"
-    ] in (
-        -32602,
-        -32002,
-    )
+    ] in (-32602, -32002)
 
 
 # -- no path leaves the root

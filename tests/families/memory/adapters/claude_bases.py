@@ -60,10 +60,7 @@ ALTER TABLE memories ADD COLUMN reviewed_at TEXT;
 ALTER TABLE memories ADD COLUMN reviewed_by TEXT;
 """
 # Before migration 17
-OLD_NAMES = (
-    ("content_session_id", "claude_session_id"),
-    ("memory_session_id", "sdk_session_id"),
-)
+OLD_NAMES = (("content_session_id", "claude_session_id"), ("memory_session_id", "sdk_session_id"))
 GENERATIONS = {
     "3": (3, THIRD),
     "4": (16, FOURTH + FOURTH_WORDS),

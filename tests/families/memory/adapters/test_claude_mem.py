@@ -340,11 +340,7 @@ def test_rows_are_walked_by_number_in_both_directions(make):
             database.rows(above=95, limit=5),
             database.rows(limit=0),
             database.rows(below=-(10**30), limit=5),
-        ) == (
-            [],
-            [],
-            [],
-        )
+        ) == ([], [], [])
 
 
 def test_a_walk_reads_little_more_than_it_gives(make, monkeypatch):

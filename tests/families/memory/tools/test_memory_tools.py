@@ -518,10 +518,7 @@ def test_the_first_list_of_scopes_counts_what_was_never_looked_at_and_has_empty_
     found = desk_of(settings_in(tmp_path), tmp_path, keep=True).ask("list_scopes")
     assert [
         (row["name"], row["memory_count"], bool(row["last_updated"])) for row in found["scopes"]
-    ] == [
-        ("dev", 1, True),
-        ("personal", 0, False),
-    ]
+    ] == [("dev", 1, True), ("personal", 0, False)]
     assert found["scopes"][1]["path"] == str(tmp_path / "ack" / "scopes" / "personal")
 
 

@@ -188,10 +188,7 @@ def test_a_change_is_a_new_version_and_the_old_one_stays(library: Library) -> No
     )
     assert [
         version.body.title for version in library.store.recorded.versions(thread.id).values()
-    ] == [
-        "Old title",
-        "New title",
-    ]
+    ] == ["Old title", "New title"]
     assert found_by(library, "old") == [] and found_by(library, "new") == [thread.id]
 
 

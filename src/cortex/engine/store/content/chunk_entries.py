@@ -93,11 +93,7 @@ class Update:
     ) -> Held:
         """Write a new entry, as a text with one chunk."""
         ids, rows, (only,) = self._numbers, self._waiting, cut.chunks
-        ids.blob, ids.doc, ids.chunk = (
-            ids.blob + 1,
-            ids.doc + 1,
-            ids.chunk + 1,
-        )
+        ids.blob, ids.doc, ids.chunk = (ids.blob + 1, ids.doc + 1, ids.chunk + 1)
         blob, doc, chunk = ids.blob, ids.doc, ids.chunk
         packed = zlib.compress(cut.text.encode("utf-8"), COMPRESSION)
         rows.blobs.append(

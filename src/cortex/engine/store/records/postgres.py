@@ -442,10 +442,7 @@ def translated() -> Iterator[None]:
         raise StoreError(
             "STORE_READ_ONLY", "the database only reads now", instead=(hint,)
         ) from error
-    except (
-        psycopg.IntegrityError,
-        psycopg.errors.InFailedSqlTransaction,
-    ) as error:
+    except (psycopg.IntegrityError, psycopg.errors.InFailedSqlTransaction) as error:
         # Caused by the input, or by an earlier failure.
         raise CortexError("INTERNAL_ERROR", f"the database: {error}".strip()) from error
     # A missing table or a revoked right: not caused by the input.

@@ -415,12 +415,7 @@ def _stats_json(states: Sequence[SourceState], overview: Overview) -> dict[str, 
 def found_json(page: DocumentResults) -> dict[str, object]:
     """Search results as JSON."""
     results = [_result_json(result) for result in page.results]
-    return {
-        "results": results,
-        "total": page.total,
-        "mode": page.mode,
-        "degraded": page.degraded,
-    }
+    return {"results": results, "total": page.total, "mode": page.mode, "degraded": page.degraded}
 
 
 def _result_json(result: DocumentResult) -> dict[str, object]:

@@ -448,10 +448,7 @@ def _edited_state(state: str | None) -> str | None:
 
 @app.command("accept")
 def accept(
-    ref: IdArgument,
-    evidence: EvidenceOption = None,
-    key: KeyOption = "",
-    as_json: JsonFlag = False,
+    ref: IdArgument, evidence: EvidenceOption = None, key: KeyOption = "", as_json: JsonFlag = False
 ) -> int:
     """Accept an artifact, which needs evidence; who made it hears of it."""
     with team() as library:

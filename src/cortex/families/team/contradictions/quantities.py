@@ -44,8 +44,7 @@ _BOUNDS = (
     (
         "least",
         re.compile(
-            r"(?:at least|more than|no (?:less|fewer) than|over|above|>=?|≥)\s{0,2}$",
-            re.IGNORECASE,
+            r"(?:at least|more than|no (?:less|fewer) than|over|above|>=?|≥)\s{0,2}$", re.IGNORECASE
         ),
     ),
     (

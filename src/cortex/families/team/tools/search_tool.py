@@ -72,12 +72,7 @@ DAY_MS = 86_400_000
 
 RECORDS = {f"{kind}s" if not kind.endswith("x") else f"{kind}es": kind for kind in FOUND_KINDS}
 # Types and their families.
-OTHERS = {
-    "code": "code",
-    "documents": "kb",
-    "memories": "memory",
-    "chunks": "chunks",
-}
+OTHERS = {"code": "code", "documents": "kb", "memories": "memory", "chunks": "chunks"}
 TYPE_OF = {family: name for name, family in OTHERS.items()}
 TYPES = (*RECORDS, *OTHERS)
 OPENERS = {
