@@ -114,7 +114,7 @@ def test_a_home_without_a_core_is_not_even_opened(home: Path, until: Until):
     running = Syncing(engines, home)
     for _ in range(3):
         running._look()
-    assert engines._lent == [] and not running.has_work()
+    assert engines._handles == [] and not running.has_work()
     running.close()
 
 

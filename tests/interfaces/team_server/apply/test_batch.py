@@ -290,7 +290,7 @@ def test_an_answer_ends_where_it_has_told_enough_and_the_rest_is_sent_again(
         key=None,
     )
     monkeypatch.setattr(batch, "TURN_CHANGES", 3)
-    monkeypatch.setattr(batch, "MOST_TOLD", 4)
+    monkeypatch.setattr(batch, "MAX_RESPONSE_RECORDS", 4)
     unread = [
         action(str(number), *({**one, "kind": "none"} for one in made)) for number in range(9)
     ]
