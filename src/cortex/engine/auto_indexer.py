@@ -233,7 +233,8 @@ class AutoIndexer:
             error = self._try_index(track, None if "" in paths else paths)
             if "" in paths:
                 track.last_scan = time.monotonic()
-            if error is not None:
+            # A run that `close` cancelled is no failure.
+            if error is not None and not self._closing.is_set():
                 log.warning("indexing %s stopped: %s", track.root, error.message)
                 # At the limit on embeddings all else is done.
                 if error.code != "EMBEDDINGS_LIMIT":
