@@ -21,7 +21,7 @@ from cortex.base.settings import load
 from cortex.base.text import TOKEN_CHARACTERS
 from cortex.base.types import Query
 from cortex.engine.engine import Engine
-from cortex.engine.store import LexicalIndex, Lookup, Store
+from cortex.engine.store import ContentQueries, LexicalIndex, Store
 from cortex.engine.store.index import vector_file
 from cortex.engine.store.index.maintenance import Indexes
 
@@ -109,7 +109,7 @@ def _meter_store(calls: dict[str, int]) -> list[int]:
 
         return call
 
-    for kind in (Store, Lookup, LexicalIndex, Indexes):
+    for kind in (Store, ContentQueries, LexicalIndex, Indexes):
         for name, member in list(vars(kind).items()):
             if callable(member) and (not name.startswith("_") or name == "__len__"):
                 setattr(kind, name, metered(f"{kind.__name__}.{name}", member))

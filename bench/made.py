@@ -104,7 +104,7 @@ def reciprocal(engine: Engine, one: Made, mode: Mode = Mode.HYBRID) -> float:
 
 def make_queries(engine: Engine, corpus: str, seed: int) -> Iterator[Made]:
     """Queries of every kind about one tree."""
-    lookup, source = engine.store.lookup, engine.source.id
+    lookup, source = engine.store.content, engine.source.id
     docs = [doc for doc in lookup.docs(source) if not doc.role]
     texts = {doc.path: lookup.text(doc.blob) for doc in docs}
     draw = random.Random(f"{seed} {corpus}")

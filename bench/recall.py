@@ -144,9 +144,7 @@ def _files_by_id(library: Library, folder: Path) -> dict[str, list[str]]:
     found: dict[str, list[str]] = defaultdict(list)
     for path in sorted(folder.iterdir()):
         for brought in read(path):
-            for one in library.store.remembered.by_fingerprint(
-                fingerprint(checked(brought.memory))
-            ):
+            for one in library.store.memories.by_fingerprint(fingerprint(checked(brought.memory))):
                 found[one.memory.key].append(path.name)
     return found
 

@@ -184,7 +184,7 @@ def _answers(folder: Path, setup: Setup) -> tuple[float, float]:
         engine.index()
         for number in range(10 if setup.quick else 100):
             for redacts in (True, False):
-                engine.store.lookup.redacts(redacts)
+                engine.store.content.redacts(redacts)
                 # What changed the setting forgot what was read: the first answer fetches it again.
                 for query in QUESTIONS:
                     engine.search(Query(query, limit=10))

@@ -157,7 +157,7 @@ def ways_of(settings: Settings, draw: random.Random) -> dict[str, Callable[[str]
     """Every way to ask, by its name."""
     library = Library(settings)
     try:
-        lookup = library.store.recorded
+        lookup = library.store.records
 
         def some(kind: str, *states: str) -> list[str]:
             return [

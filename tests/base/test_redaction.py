@@ -201,9 +201,9 @@ def test_a_definition_that_is_named_like_a_secret_is_redacted(root: Path, tmp_pa
         engine.index()
         for prefix in (GITHUB[:8], "lamp"):
             assert (
-                leaked(engine.store.lookup.definitions_beginning([engine.source.id], prefix)) == []
+                leaked(engine.store.content.definitions_beginning([engine.source.id], prefix)) == []
             )
-        (found,) = engine.store.lookup.definitions_beginning([engine.source.id], GITHUB[:8])
+        (found,) = engine.store.content.definitions_beginning([engine.source.id], GITHUB[:8])
         assert found.name.startswith("[redacted: GitHub token]")
 
 
@@ -221,11 +221,11 @@ def test_an_index_without_secrets_holds_none_on_disk(root: Path, tmp_path: Path)
 
 
 def _stored(engine: Engine) -> str:
-    engine.store.lookup.redacts(False)
-    doc = engine.store.lookup.doc(engine.source.id, "lamp.py")
+    engine.store.content.redacts(False)
+    doc = engine.store.content.doc(engine.source.id, "lamp.py")
     assert doc is not None
-    text = engine.store.lookup.text(doc.blob)
-    engine.store.lookup.redacts(True)
+    text = engine.store.content.text(doc.blob)
+    engine.store.content.redacts(True)
     return text
 
 
@@ -236,7 +236,7 @@ def test_a_text_that_an_older_version_stored_is_looked_at_when_it_is_read(
         engine.index()
         with engine.store._connections.write() as connection:
             connection.execute("DELETE FROM leaks")
-        engine.store.lookup.drop_recent()
+        engine.store.content.drop_recent()
         assert leaked(engine.search(Query("lighthouse lamp token"))) == []
 
 
@@ -244,7 +244,7 @@ def test_what_was_put_is_redacted_too(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with opened(tmp_path / "empty", tmp_path / "home", "answers") as engine:
         engine.put([Note("notes", "a", f"# The lamp\n\nconnects with {GITHUB}\n")])
-        source = engine.store.truth.source("records", "notes", "")
+        source = engine.store.content.source("records", "notes", "")
         assert leaked(engine.search(Query("lamp connects"), sources=[source])) == []
 
 

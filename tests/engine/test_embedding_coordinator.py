@@ -132,7 +132,7 @@ def sets(engine: Engine) -> list[str]:
 
 
 def chunks(engine: Engine) -> set[int]:
-    lookup = engine.store.lookup
+    lookup = engine.store.content
     return {chunk for doc in lookup.docs(engine.source.id) for chunk, _ in lookup.chunks(doc.blob)}
 
 
@@ -553,7 +553,7 @@ def test_vectors_of_texts_that_are_gone_go_with_them(open_engine, root):
     (root / "src/desk.py").unlink()
     engine.index()
     ((_, _, before),) = engine.store.paid.models()
-    engine.store.truth.sweep(2**40)
+    engine.store.content.sweep(2**40)
     engine.embedding.sweep(0)
     ((_, _, after),) = engine.store.paid.models()
     assert 0 < after < before

@@ -101,10 +101,10 @@ def test_what_is_indexed_is_found_with_its_lines_and_text(open_engine):
 def test_a_second_run_finds_nothing_to_do_even_shortly_after_the_first(open_engine):
     engine = open_engine()
     engine.index()
-    seq = engine.store.truth.seq()
+    seq = engine.store.content.seq()
     report = engine.index()
     assert (report.added, report.changed, report.deleted, report.unchanged) == (0, 0, 0, 3)
-    assert engine.store.truth.seq() == seq
+    assert engine.store.content.seq() == seq
 
 
 def test_changes_deletions_and_renames_are_seen(open_engine, root):
@@ -136,7 +136,7 @@ def test_a_folder_that_vanished_is_an_error_and_not_an_empty_one(open_engine, ro
     root.rename(moved)
     assert code_of(engine.index) == "FILE_NOT_FOUND"
     moved.rename(root)
-    assert set(engine.store.truth.known(engine.source.id)) == {
+    assert set(engine.store.content.known(engine.source.id)) == {
         "pyproject.toml",
         "src/desk.py",
         "src/lamp.py",
@@ -164,7 +164,7 @@ def test_a_cancelled_run_keeps_what_it_has_and_the_next_goes_on(open_engine, roo
             cancel.cancel()
 
     assert engine.index(progress=stop_halfway, cancel=cancel).status == "cancelled"
-    kept = len(engine.store.truth.known(engine.source.id))
+    kept = len(engine.store.content.known(engine.source.id))
     assert 0 < kept < 153
     assert engine.freshness().state == "indexing"
     report = engine.index()
@@ -281,11 +281,11 @@ def test_a_first_run_that_was_interrupted_and_is_short_is_waited_for(
 def test_a_forced_run_cuts_everything_anew_and_leaves_nothing_of_before(open_engine):
     engine = open_engine()
     engine.index()
-    before = {known.blob for known in engine.store.truth.known(engine.source.id).values()}
+    before = {known.blob for known in engine.store.content.known(engine.source.id).values()}
     report = engine.index(force=True)
-    after = {known.blob for known in engine.store.truth.known(engine.source.id).values()}
+    after = {known.blob for known in engine.store.content.known(engine.source.id).values()}
     assert (report.changed, before & after) == (3, set())
-    assert all(engine.store.lookup.text(blob) == "" for blob in before)
+    assert all(engine.store.content.text(blob) == "" for blob in before)
     assert engine.store.check() == []
 
 
@@ -324,11 +324,11 @@ def test_another_chunk_size_cuts_everything_anew(open_engine, root):
     )
     first = open_engine()
     first.index()
-    coarse = first.store.lookup.counts(first.source.id).chunks
+    coarse = first.store.content.counts(first.source.id).chunks
     first.close()
     second = open_engine(indexing__chunk_size=60)
     second.index()
-    assert second.store.lookup.counts(second.source.id).chunks > 2 * coarse
+    assert second.store.content.counts(second.source.id).chunks > 2 * coarse
     assert second.index().changed == 0
     assert second.store.check() == []
 
@@ -336,17 +336,17 @@ def test_another_chunk_size_cuts_everything_anew(open_engine, root):
 def test_old_log_lines_and_content_that_nothing_uses_are_cleaned_up(open_engine, root, monkeypatch):
     engine = open_engine()
     engine.index()
-    blob = engine.store.truth.known(engine.source.id)["src/desk.py"].blob
+    blob = engine.store.content.known(engine.source.id)["src/desk.py"].blob
     (root / "src/desk.py").unlink()
     engine.index()
     engine.clean_up()
     assert engine.operations()
-    assert engine.store.lookup.text(blob) == DESK
+    assert engine.store.content.text(blob) == DESK
     later = time.time() + 31 * 86_400
     monkeypatch.setattr(engine_module.time, "time", lambda: later)
     engine.clean_up()
     assert engine.operations() == []
-    assert engine.store.lookup.text(blob) == ""
+    assert engine.store.content.text(blob) == ""
     assert engine.vitals().last_cleanup
 
 
@@ -467,7 +467,7 @@ def test_fullworkspace_answers_without_an_index_and_makes_none(open_engine, root
     page = engine.search(Query("switch lamp", mode=Mode.FULL))
     assert page.mode is Mode.FULL
     assert page.hits[0].path == "src/lamp.py"
-    assert engine.store.truth.known(engine.source.id) == {}
+    assert engine.store.content.known(engine.source.id) == {}
     write(root, {"src/new.py": "needle = 1\n"})
     assert paths(engine, "needle", Mode.FULL) == ["src/new.py"]
 
@@ -571,7 +571,7 @@ def test_what_is_put_is_found_at_once_and_forgotten_for_good(open_engine):
     first, second = engine.put(
         [Note("notes", "one", "# Lamp\n\nbright\n"), Note("notes", "two", "# Desk\n\nwide\n")]
     )
-    notes = engine.store.truth.source("records", "notes", "")
+    notes = engine.store.content.source("records", "notes", "")
     assert [hit.doc for hit in engine.search(Query("bright"), sources=[notes]).hits] == [first]
     assert engine.search(Query("bright")).hits == ()  # another source
     (changed,) = engine.put([Note("notes", "one", "# Lamp\n\ndark\n")])
@@ -613,8 +613,8 @@ def test_secrets_are_nowhere_in_the_store(open_engine, root):
     assert paths(engine, "visible_word") == ["src/plain.py"]
     everything = [
         text
-        for doc in engine.store.lookup.docs(engine.source.id)
-        for text in [engine.store.lookup.text(doc.blob)]
+        for doc in engine.store.content.docs(engine.source.id)
+        for text in [engine.store.content.text(doc.blob)]
     ]
     with engine.store._connections.read() as connection:
         everything += [
@@ -638,8 +638,8 @@ def ids(engine: Engine) -> tuple[set, set, set]:
     """The chunks in use as SQLite, the words and the vectors know them."""
     truth = {
         (doc.id, chunk)
-        for doc in engine.store.lookup.docs(engine.source.id)
-        for chunk, _ in engine.store.lookup.chunks(doc.blob)
+        for doc in engine.store.content.docs(engine.source.id)
+        for chunk, _ in engine.store.content.chunks(doc.blob)
     }
     words = engine.store.indexes.words()
     assert words is not None
@@ -929,7 +929,7 @@ def test_closing_during_a_run_ends_it_and_the_next_engine_goes_on(open_engine, r
     assert outcome and outcome[0] in ("cancelled", "STORE_LOCKED", "completed")
     again = open_engine()
     again.index()
-    assert len(again.store.truth.known(again.source.id)) == 203
+    assert len(again.store.content.known(again.source.id)) == 203
     assert again.store.check() == []
 
 

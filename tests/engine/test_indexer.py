@@ -74,7 +74,7 @@ class Workspace:
 
     def __init__(self, root: Path, store: Store, pool: Counting) -> None:
         self.root, self.store, self.pool = root, store, pool
-        self.source = store.truth.source("files", "work", str(root))
+        self.source = store.content.source("files", "work", str(root))
 
     def settings(self, **flags: object) -> Settings:
         named = {name.replace("__", "."): value for name, value in flags.items()}
@@ -121,8 +121,8 @@ class Workspace:
 
     def texts(self) -> dict[str, str]:
         return {
-            doc.path: self.store.lookup.text(doc.blob)
-            for doc in self.store.lookup.docs(self.source.id)
+            doc.path: self.store.content.text(doc.blob)
+            for doc in self.store.content.docs(self.source.id)
         }
 
 
@@ -198,7 +198,7 @@ def test_embedding_out_of_time_keeps_the_words(work, monkeypatch):
         work.run(limits__processing__index_timeout=100, embed=embed)
     assert caught.value.code == "INDEX_TIMEOUT"
     assert len(work.texts()) == 600
-    assert work.store.indexes.words().watermark() == work.store.truth.seq()
+    assert work.store.indexes.words().watermark() == work.store.content.seq()
     clock.now = -1e9  # as much time as it takes
     assert work.run(
         limits__processing__index_timeout=1000,
@@ -248,9 +248,9 @@ def test_limits_are_looked_at_during_a_run_and_not_only_at_its_start(work, monke
 
 def test_files_are_stored_in_steps_of_the_batch_size(work, monkeypatch):
     steps: list[int] = []
-    apply = work.store.truth.apply
+    apply = work.store.content.apply
     monkeypatch.setattr(
-        work.store.truth,
+        work.store.content,
         "apply",
         lambda source, change: (steps.append(len(change)), apply(source, change)),
     )
@@ -275,8 +275,8 @@ def test_vectors_that_need_too_much_memory_stop_the_embedding_and_nothing_else(w
     vectors = work.store.indexes.vectors(stamp)
     assert 0 < len(vectors) < 600
     assert (vectors.watermark, vectors.memory <= 600 * 24) == (-1, True)
-    assert work.store.indexes.words().watermark() == work.store.truth.seq()
-    assert work.store.truth.get(f"indexed:{work.source.id}")
+    assert work.store.indexes.words().watermark() == work.store.content.seq()
+    assert work.store.content.get(f"indexed:{work.source.id}")
     kept = len(vectors)
     assert (sum(asked), work.run(embed=embed).unchanged) == (kept, 600)
     assert (sum(asked), len(work.store.indexes.vectors(stamp))) == (600, 600)
@@ -406,7 +406,7 @@ def test_files_that_can_not_be_indexed_are_counted_each_time_and_read_once(work)
     for _ in range(2):
         report = work.run()
         assert (report.skipped, set(work.texts())) == (1, {"a.py"})
-    assert {skip.path for skip in work.store.truth.skipped(work.source.id)} == {"b.bin"}
+    assert {skip.path for skip in work.store.content.skipped(work.source.id)} == {"b.bin"}
 
 
 def test_a_file_that_becomes_unreadable_leaves_the_index(work):
@@ -425,9 +425,9 @@ def test_a_file_that_had_a_bad_moment_is_tried_again_after_an_hour_and_not_at_ea
     work.run()
     seen = (work.root / "b.py").stat()
     refused = ScannedFile("b.py", seen.st_size, seen.st_mtime_ns)
-    work.store.truth.apply(work.source.id, ContentChange(skips=[(refused, reason)]))
+    work.store.content.apply(work.source.id, ContentChange(skips=[(refused, reason)]))
     assert work.run().added == 0
-    work.store.truth.set({f"retried:{work.source.id}": str(int(time.time()) - 3_601)})
+    work.store.content.set({f"retried:{work.source.id}": str(int(time.time()) - 3_601)})
     assert work.run(paths=["b.py"]).added == 0
     assert work.run().added == 1
     assert set(work.texts()) == {"a.py", "b.py"}
@@ -442,7 +442,7 @@ def test_a_pool_that_is_closed_under_a_run_leaves_it_unfinished(work):
 
     report = work.run(progress=close)
     assert report.status == "cancelled"
-    assert work.store.truth.get(f"indexed:{work.source.id}") == ""
+    assert work.store.content.get(f"indexed:{work.source.id}") == ""
     assert work.run().status == "completed"
     assert len(work.texts()) == 300
 
@@ -490,7 +490,7 @@ def test_more_files_than_allowed_are_named_and_a_new_one_does_not_slip_in(work):
     assert set(work.texts()) == {"f000.py", "f001.py", "f002.py"}
     over = {
         skip.path
-        for skip in work.store.truth.skipped(work.source.id)
+        for skip in work.store.content.skipped(work.source.id)
         if skip.reason == "over maxFiles"
     }
     assert over == {"f003.py", "f004.py", "z.py"}

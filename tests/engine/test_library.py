@@ -125,7 +125,7 @@ def test_patterns_of_a_folder_count_for_it_alone(open_library, notes, tmp_path):
     library.index(source=library.add_folder(notes).source)
     library.index(source=library.add_folder(other, include=["*.md"], exclude=["b*"]).source)
     assert {
-        doc.path for doc in library.store.lookup.docs(library.folder("other").source.id)
+        doc.path for doc in library.store.content.docs(library.folder("other").source.id)
     } == set()
     assert library.state_of(library.folder("notes")).counts.docs == 2
 
@@ -274,7 +274,7 @@ def test_a_run_whose_folder_is_removed_meanwhile_ends(open_library, notes):
 
     with pytest.raises(Cancelled):
         library.index(source=folder.source, progress=remove)
-    assert library.store.lookup.counts(folder.source.id).docs == 0
+    assert library.store.content.counts(folder.source.id).docs == 0
 
 
 def test_the_reader_finds_everything_and_can_write_nothing(open_library, notes):
@@ -284,7 +284,7 @@ def test_the_reader_finds_everything_and_can_write_nothing(open_library, notes):
     reader = library.reader
     assert found(reader, "tokens expire") == found(library, "tokens expire")
     with pytest.raises(StoreError) as caught:
-        reader.store.truth.set({"a": "b"})
+        reader.store.content.set({"a": "b"})
     assert caught.value.code == "STORE_READ_ONLY"
     with reader.store.reading() as connection:
         assert connection.execute("PRAGMA query_only").fetchone() == (1,)  # type: ignore[attr-defined]
@@ -353,7 +353,7 @@ def test_a_keeper_follows_every_folder_that_is_watched_as_they_come_and_go(
         until(
             lambda: (
                 library.store.check() == []
-                and library.store.indexes.state()[1] == library.store.truth.seq()
+                and library.store.indexes.state()[1] == library.store.content.seq()
             )
         )
         assert library.state_of(unwatched).counts.docs == 0
@@ -471,7 +471,7 @@ def test_the_usual_exceptions_of_code_are_none_among_documents(open_library, tmp
     library = open_library()
     folder = library.add_folder(place)
     library.index(source=folder.source)
-    assert {doc.path for doc in library.store.lookup.docs(folder.source.id)} == {
+    assert {doc.path for doc in library.store.content.docs(folder.source.id)} == {
         "build/plan.md",
         "day.log",
     }

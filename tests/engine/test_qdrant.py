@@ -125,9 +125,9 @@ def assert_follows(library: Library, server) -> None:
     (name,) = server.names()
     stamp = library.embedding.wanted.stamp
     vectors = library.store.indexes.vectors(stamp)
-    assert (vectors.watermark, len(vectors)) == (library.store.truth.seq(), chunks(library))
+    assert (vectors.watermark, len(vectors)) == (library.store.content.seq(), chunks(library))
     assert points(server) == chunks(library)
-    assert name == library._qdrant.name_of(library.store.truth.get("identity"), stamp)
+    assert name == library._qdrant.name_of(library.store.content.get("identity"), stamp)
     assert library.store.check() == []
 
 

@@ -222,7 +222,7 @@ def test_a_run_is_seen_where_the_lease_is_not_held_and_only_while_it_lasts(
         assert other.vitals().total_files == 31
     assert (other.freshness().state, other.freshness().progress) == ("ready", 1.0)
     # What a process that was killed leaves behind is not believed: it holds no lease.
-    holder.store.truth.set({f"running:{holder.source.id}": '[1, "reading", 5, 10]'})
+    holder.store.content.set({f"running:{holder.source.id}": '[1, "reading", 5, 10]'})
     assert other.freshness().state == "ready"
 
 

@@ -50,7 +50,7 @@ def test_both_share_one_store_and_its_blobs(trees: tuple[Path, Path, Path]):
         assert second.store.directory == main / ".cortex"
         report = second.index()
         assert report.added == 5
-        blobs = {second.store.lookup.doc(source, "shared1.py").blob for source in (1, 2)}  # type: ignore[union-attr]
+        blobs = {second.store.content.doc(source, "shared1.py").blob for source in (1, 2)}  # type: ignore[union-attr]
         assert len(blobs) == 1
     assert not (linked / ".cortex").exists()
 

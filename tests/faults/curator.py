@@ -23,7 +23,7 @@ curation.BATCH = 3  # so that a step is more than one transaction
 
 def tell(library) -> None:
     """What the last step made of its memories."""
-    lookup = library.store.remembered
+    lookup = library.store.memories
     last = lookup.decisions(1)
     told = []
     for line in [
@@ -38,7 +38,7 @@ def tell(library) -> None:
 
 
 def step(library, chance: random.Random, number: int) -> None:
-    known = library.store.remembered.select(MemoryFilter())
+    known = library.store.memories.select(MemoryFilter())
     some = chance.sample(known, min(len(known), chance.choice((1, 2, 7))))
     match chance.choice(
         ("add", "add", "judge", "judge", "judge", "edit", "supersede", "undo", "delete", "copy")
@@ -66,7 +66,7 @@ def step(library, chance: random.Random, number: int) -> None:
 
 
 with open_library(settings_of(home, ACK_MEM_DB=str(root / "mem" / "claude-mem.db"))) as library:
-    first = library.store.truth.seq()
+    first = library.store.content.seq()
     chance = random.Random(first)
     print("[]", flush=True)
     for number in range(first * 1000, first * 1000 + 10**6):

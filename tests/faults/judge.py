@@ -40,7 +40,7 @@ with open_library(settings_of(home, ACK_MEM_DB=str(root / "mem" / "claude-mem.db
     chance = random.Random(1)
     for number in count(2):
         add(library, lamp(number, 1))
-        known = library.store.remembered.select(MemoryFilter(origins=(OWN,)), 20)
+        known = library.store.memories.select(MemoryFilter(origins=(OWN,)), 20)
         edit(library, known[0], lamp(number, 2))
         judge(library, chance.sample(known, 1), chance.choice(("approve", "reject", "promote")))
         if number % 5 == 0:

@@ -104,7 +104,7 @@ def test_what_is_damaged_between_two_calls_heals_by_itself(campaign, project, ho
             written.append(work(library, engine, number))
             kept = {
                 record.id
-                for record in library.store.recorded.select(RecordFilter(), 2 * len(written))
+                for record in library.store.records.select(RecordFilter(), 2 * len(written))
             }
             assert kept == set(written), (number, path, how)
 

@@ -62,7 +62,7 @@ def test_indexing_on_a_full_disk_says_so_and_goes_on_when_there_is_space(small_h
         ]
         subprocess.run(["mount", "-o", "remount,size=60m", str(small_home)], check=True, timeout=20)
         assert engine.index().status == "completed"
-        assert len(engine.store.truth.known(engine.source.id)) == 21
+        assert len(engine.store.content.known(engine.source.id)) == 21
         assert engine.store.check() == []
         assert engine.freshness().state == "ready"
 
@@ -86,7 +86,7 @@ def test_records_on_a_full_disk_are_refused_clearly_or_kept_once(small_home):
         assert {write(library, number) for number in written} == set(written.values())  # retries
         written[number] = write(library, number)
         assert library.follow() and library.store.check() == []
-        assert {found.id for found in library.store.recorded.select(RecordFilter(), 1_000)} == set(
+        assert {found.id for found in library.store.records.select(RecordFilter(), 1_000)} == set(
             written.values()
         )
     check_records(small_home, settings)

@@ -120,7 +120,7 @@ class World:
                     f"# Lamp {self.number}\n\n{self.text()}\n", "utf-8"
                 )
             case "catch_up":
-                self.library.store.truth.doubt()
+                self.library.store.content.doubt()
             case "forget":
                 self.memory()
             case "restore":
@@ -226,12 +226,12 @@ class World:
         store = self.library.store
         problems = store.check() + self.engine.store.check()
         assert problems == [], problems
-        kept = {record.id for record in store.recorded.select(RecordFilter(), 100_000)}
+        kept = {record.id for record in store.records.select(RecordFilter(), 100_000)}
         assert kept == set(self.records.values())
         check_records(self.home, self.home_settings)
         self.check_memories()
         indexed = {
-            doc.path for doc in store.lookup.docs(self.library.folder("documents").source.id)
+            doc.path for doc in store.content.docs(self.library.folder("documents").source.id)
         }
         assert indexed == {path.name for path in self.documents.iterdir()}
         found = [snapshot.file for snapshot in list_snapshots(self.home)]

@@ -28,9 +28,9 @@ def test_a_killed_writer_has_lost_nothing_that_it_acknowledged(start, open_engin
 
 def check(open_engine, said: list[list[str]]) -> None:
     with open_engine() as engine:
-        notes = engine.store.truth.source("records", "notes", "")
-        records = {doc.id for doc in engine.store.lookup.docs(notes.id)}
-        files = {doc.path for doc in engine.store.lookup.docs(engine.source.id)}
+        notes = engine.store.content.source("records", "notes", "")
+        records = {doc.id for doc in engine.store.content.docs(notes.id)}
+        files = {doc.path for doc in engine.store.content.docs(engine.source.id)}
         assert {int(words[1]) for words in said if words[0] == "put"} <= records
         assert {words[1] for words in said if words[0] == "file"} <= files
         assert engine.store.check() == []
@@ -44,7 +44,7 @@ def check(open_engine, said: list[list[str]]) -> None:
                     what
                 ]
         assert engine.store.check() == []
-        assert engine.store.indexes.words().watermark() == engine.store.truth.seq()
+        assert engine.store.indexes.words().watermark() == engine.store.content.seq()
 
 
 @pytest.mark.soak

@@ -45,7 +45,7 @@ def test_a_killed_curator_has_lost_no_decision_that_it_acknowledged(start, root,
 
 
 def check(library: Library, said: dict[tuple[str, str], tuple[int, str, str]]) -> None:
-    lookup = library.store.remembered
+    lookup = library.store.memories
     log = lookup.decisions(100_000)
     acknowledged = max((batch for batch, _, _ in said.values()), default=0)
     late = {one.batch for one in log if one.batch > acknowledged}
@@ -71,7 +71,7 @@ def check(library: Library, said: dict[tuple[str, str], tuple[int, str, str]]) -
     docs = {
         (source.root, doc.path, source.id)
         for source in sources.values()
-        for doc in library.store.lookup.docs(source.id)
+        for doc in library.store.content.docs(source.id)
     }
     assert docs == {(*ref, one.source) for ref, one in memories.items() if one.source is not None}
     for ref, one in memories.items():
@@ -82,7 +82,7 @@ def check(library: Library, said: dict[tuple[str, str], tuple[int, str, str]]) -
         )
     assert library.holds() and library.follow()
     assert library.store.check() == []
-    assert library.store.indexes.words().watermark() == library.store.truth.seq()
+    assert library.store.indexes.words().watermark() == library.store.content.seq()
 
 
 @pytest.mark.soak

@@ -90,7 +90,7 @@ def test_a_killed_contributor_has_lost_nothing_and_doubled_nothing(
     with open_library(settings_of(home)) as library:
         assert library.holds() and library.follow()
         assert library.store.check() == []
-        assert library.store.indexes.words().watermark() == library.store.truth.seq()
+        assert library.store.indexes.words().watermark() == library.store.content.seq()
     record_property("writes", f"{writes + said.count} acknowledged, {kills} kills")
 
 

@@ -145,7 +145,7 @@ class Folder:
 
 def content(engine: Engine) -> dict[str, tuple[object, ...]]:
     """All that the store knows of the folder, without ids."""
-    lookup = engine.store.lookup
+    lookup = engine.store.content
     return {
         doc.path: (
             doc.language,
@@ -159,7 +159,7 @@ def content(engine: Engine) -> dict[str, tuple[object, ...]]:
 
 
 def check_ids(engine: Engine, embedder: HashingEmbedder) -> None:
-    lookup, indexes = engine.store.lookup, engine.store.indexes
+    lookup, indexes = engine.store.content, engine.store.indexes
     truth = {
         (doc.id, chunk)
         for doc in lookup.docs(engine.source.id)

@@ -18,7 +18,7 @@ def word(number: int) -> str:
 
 
 with Engine(root, settings) as engine:
-    first = engine.store.truth.seq() * 1000
+    first = engine.store.content.seq() * 1000
     for number in count(first):
         (doc,) = engine.put(
             [Note("notes", f"note{number}", f"# Note\n\nremember {word(number)}\n")]

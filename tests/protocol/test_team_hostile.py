@@ -146,7 +146,7 @@ def test_half_of_a_character_is_a_question_mark_in_what_is_kept(server, place):
     answer = server.call(name, {**arguments, "idempotency_key": "half-\ud800"})
     (number,) = json.loads(answer["result"]["content"][0]["text"])["data"]["ids"]
     with open_library(place.settings, read_only=True) as library:
-        kept = library.store.recorded.one(number)
+        kept = library.store.records.one(number)
     assert kept is not None and (kept.body.title, kept.body.tags) == ("a?b", ("t?",))
 
 

@@ -93,7 +93,7 @@ def answer(library: Library, asked: dict[str, Any]) -> Mapping[str, object]:
             return {"error": error.code, "message": error.message}
         return {}
     outcome = sync(library, _remote(library))
-    return asdict(outcome) | {"cursor": library.store.truth.get(state.CURSOR)}
+    return asdict(outcome) | {"cursor": library.store.content.get(state.CURSOR)}
 
 
 def _put_clock(skew: float) -> None:
@@ -113,5 +113,5 @@ def _sync_on(library: Library, busy: threading.Event) -> None:
     """
     while busy.wait():
         time.sleep(EVERY_SECONDS)
-        if library.store.truth.get(state.URL):
+        if library.store.content.get(state.URL):
             sync(library, _remote(library))

@@ -271,7 +271,7 @@ class EmbeddingCoordinator:
         if wanted is None or wanted.costly or wanted.rests or wanted.stamp is None:
             return False
         sets = self._store.indexes.sets
-        behind = not sets.away and sets.of(wanted.stamp).watermark < self._store.truth.seq()
+        behind = not sets.away and sets.of(wanted.stamp).watermark < self._store.content.seq()
         return behind and sets.fits(wanted.stamp, self._memory_limit)
 
     @property
@@ -307,7 +307,7 @@ class EmbeddingCoordinator:
 
         A server that keeps the vectors is asked now and then if it still has them.
         """
-        if self._settled != (wanted.stamp, self._store.truth.seq()):
+        if self._settled != (wanted.stamp, self._store.content.seq()):
             return False
         if (
             wanted.stamp is None
@@ -316,7 +316,7 @@ class EmbeddingCoordinator:
         ):
             return True
         self._next_check = time.monotonic() + LOOK_SECONDS
-        return self._store.indexes.vectors(wanted.stamp).watermark == self._store.truth.seq()
+        return self._store.indexes.vectors(wanted.stamp).watermark == self._store.content.seq()
 
     def _work(self) -> None:
         embedders = self._embedders
@@ -356,9 +356,9 @@ class EmbeddingCoordinator:
     def _embed_all(
         self, wanted: CircuitBreaker, stamp: Stamp, progress: ProgressCallback, cancel: Cancel
     ) -> bool:
-        sets, paid, truth = self._store.indexes.sets, self._store.paid, self._store.truth
+        sets, paid, content = self._store.indexes.sets, self._store.paid, self._store.content
         while not cancel and self._store.lease.held and not wanted.rests:
-            seq = truth.seq()
+            seq = content.seq()
             # Vectors that don't fit into memory can't be searched, so they aren't paid for.
             if not sets.fits(stamp, self._memory_limit):
                 self._settled = (stamp, seq)
@@ -370,7 +370,7 @@ class EmbeddingCoordinator:
             plan = paid.plan(model)
             if plan:
                 self._embed_plan(wanted, stamp, model, plan, progress, cancel)
-            elif truth.seq() == seq:
+            elif content.seq() == seq:
                 if not paid.is_complete(stamp):
                     paid.set_complete(model, True)
                     sets.catch_up(EmbeddingJob(stamp, None), self._memory_limit)
@@ -400,7 +400,7 @@ class EmbeddingCoordinator:
         """
         sets, seq, total = (
             self._store.indexes.sets,
-            self._store.truth.seq(),
+            self._store.content.seq(),
             self._store.indexes.sets.count(),
         )
         batch: dict[bytes, str] = {}
@@ -428,7 +428,7 @@ class EmbeddingCoordinator:
                     cancel
                     or wanted.rests
                     or not self._store.lease.held
-                    or self._store.truth.seq() != seq
+                    or self._store.content.seq() != seq
                 ):
                     return
         flush()
@@ -442,7 +442,7 @@ class EmbeddingCoordinator:
 
     def _settle(self, wanted: CircuitBreaker) -> bool:
         """Remove the other vectors once the wanted ones are complete; false before that."""
-        stamp, seq = wanted.stamp, self._store.truth.seq()
+        stamp, seq = wanted.stamp, self._store.content.seq()
         if stamp is None or self._store.indexes.vectors(stamp).watermark < seq:
             return False
         self._store.indexes.sets.keep_only((stamp,))

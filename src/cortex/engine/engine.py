@@ -195,7 +195,7 @@ class Engine:
             if directory.parent == self.root:
                 remember_project(self.settings.home, self.root)
         store = self._open_store(directory, root)
-        store.lookup.redacts(self.settings.security.redact != "off")
+        store.content.redacts(self.settings.security.redact != "off")
         try:
             source = self._main_source(store)
         except BaseException:
@@ -213,7 +213,7 @@ class Engine:
 
     def _main_source(self, store: Store) -> Source:
         root = root_text(self.root)
-        return store.truth.source("files", self.root.name or root, root)
+        return store.content.source("files", self.root.name or root, root)
 
     def _make_pool(self, size: int) -> Pool:
         return Pool(
@@ -312,7 +312,8 @@ class Engine:
         if not self.store.lease.take():
             return
         behind = (
-            self.store.truth.words_linger or self.store.indexes.state()[1] < self.store.truth.seq()
+            self.store.content.words_linger
+            or self.store.indexes.state()[1] < self.store.content.seq()
         )
         if behind or (not self.running and self.embedding.lags):
             with self._runs.alive():
@@ -329,7 +330,7 @@ class Engine:
         self._require_lease()
         size, texts = self.settings.indexing.chunk_size, []
         for note in notes:
-            source = self.store.truth.source("records", note.source, "")
+            source = self.store.content.source("records", note.source, "")
             cut = chunkers.cut(note.text, note.path, note.language, size, 0)
             raw = note.text.encode("utf-8")
             file = ScannedFile(note.path, len(raw), time.time_ns())
@@ -337,7 +338,7 @@ class Engine:
                 b"put", f"{chunkers.VERSION}:{size}".encode(), note.language.encode(), raw
             )
             texts.append((source.id, file, key, cut))
-        ids = self.store.truth.put(texts)
+        ids = self.store.content.put(texts)
         self.embedding.catch_up()
         return ids
 
@@ -345,8 +346,8 @@ class Engine:
         """Remove docs and their content at once and for good."""
         self._require_lease()
         doc_ids = list(docs)
-        self.store.truth.forget(doc_ids)
-        self.store.lookup.drop_recent()
+        self.store.content.forget(doc_ids)
+        self.store.content.drop_recent()
         self.embedding.catch_up()
         self.store.log.record("delete", {"docs": len(doc_ids)})
 
@@ -422,7 +423,7 @@ class Engine:
 
     def _state(self) -> tuple[object, ...]:
         """All that an answer depends on besides its query."""
-        return self.store.truth.seq(), self.store.indexes.state(), self.embedding.state()
+        return self.store.content.seq(), self.store.indexes.state(), self.embedding.state()
 
     def _is_damaged(self) -> bool:
         return self.store.indexes.damaged or self.embedding.damaged
@@ -442,7 +443,7 @@ class Engine:
 
         During a first run it replaces the note that nothing was found.
         """
-        if self.store.truth.get(f"indexed:{self.source.id}"):
+        if self.store.content.get(f"indexed:{self.source.id}"):
             note = self._runs.progress_note(SHORT_RUN_FILES)
             return replace(page, notes=(*page.notes, note)) if note else page
         note = self._runs.unread() if self._is_indexing() else NOT_ALL
@@ -543,7 +544,7 @@ class Engine:
         while (
             time.monotonic() < deadline
             and not cancel
-            and not self.store.truth.get(f"indexed:{self.source.id}")
+            and not self.store.content.get(f"indexed:{self.source.id}")
             and not self._runs.error
             and self._is_indexing()
         ):
@@ -603,7 +604,7 @@ class Engine:
 
     def knows(self, path: str) -> bool:
         """True where anything at or below this relative path is in the index."""
-        return self.store.lookup.knows(self.source.id, path)
+        return self.store.content.knows(self.source.id, path)
 
     def holds(self) -> bool:
         """True where this process holds the lease, or could take it just now."""
@@ -656,7 +657,7 @@ class Engine:
         """Apply other settings from now on."""
         before, self.settings = self.settings, settings
         self._cache = _make_cache(settings)
-        self.store.lookup.redacts(settings.security.redact != "off")
+        self.store.content.redacts(settings.security.redact != "off")
         if who_embeds(before) != who_embeds(settings):
             old, self._embedders = self._embedders, open_embedders(settings)
             self.embedding.use(self._embedders)
@@ -672,15 +673,15 @@ class Engine:
         now = int(time.time())
         with self._runs.alive():
             # Between runs, because a run may be about to use a blob that nothing else does.
-            self._runs.between(lambda: self.store.truth.sweep(now - ORPHAN_DAYS * 86_400))
+            self._runs.between(lambda: self.store.content.sweep(now - ORPHAN_DAYS * 86_400))
             self.embedding.sweep(now - ORPHAN_DAYS * 86_400)
-            self.store.lookup.drop_recent()
+            self.store.content.drop_recent()
             if not self.store.indexes.verify():
                 self.store.indexes.tidy()
             self.store.log.purge(
                 now - self.settings.retention.days * 86_400, self.settings.limits.disk.logs
             )
-            self.store.truth.set({"cleanup": str(now)})
+            self.store.content.set({"cleanup": str(now)})
             self.store.checkpoint()
 
     def rest(self, idle_seconds: float) -> None:

@@ -78,7 +78,7 @@ class FileViews:
     def explain(self, path: str) -> str:
         """Explain why a file is or isn't in the index."""
         relative = path if (self.root / path).is_symlink() else self.relative(path)
-        for skip in self.store.truth.skipped(self.source.id):
+        for skip in self.store.content.skipped(self.source.id):
             if skip.path == relative:
                 return f"left out: {skip.reason}"
         verdict = explain(self.root, rules_of(self.settings, self.root), relative)
@@ -91,7 +91,7 @@ class FileViews:
 
     def _cut_of(self, path: str, text: str, raw: bytes) -> Cut:
         """Chunks and symbols of the shown text: stored ones if the text is the same, else new."""
-        lookup = self.store.lookup
+        lookup = self.store.content
         doc = lookup.doc(self.source.id, path)
         if doc is not None and lookup.text(doc.blob) == text:
             chunks = tuple(chunk for _, chunk in lookup.chunks(doc.blob))

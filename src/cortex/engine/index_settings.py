@@ -58,7 +58,7 @@ class FollowedSettings:
         with self._lock:
             stated, override = (
                 load_again(self.stated, settle_seconds=settle_seconds),
-                store.truth.get(OVERRIDE),
+                store.content.get(OVERRIDE),
             )
             is_written = stated is not self.stated
             if not is_written and override == self._override:
@@ -89,13 +89,13 @@ class IndexState:
 
     def made_with(self) -> dict[str, object]:
         """Settings the index was made with, by name; empty before a first full run."""
-        text = self.store.truth.get(f"settings:{self.source.id}")
+        text = self.store.content.get(f"settings:{self.source.id}")
         return json.loads(text) if text else {}
 
     @property
     def override(self) -> Override | None:
         """Changes by tools; None without any."""
-        return read_override(self.store.truth.get(OVERRIDE))
+        return read_override(self.store.content.get(OVERRIDE))
 
     def change(self, values: Mapping[str, object], by: str) -> None:
         """Override settings of files for all users of the store, until a person ends it.
@@ -106,13 +106,13 @@ class IndexState:
         changed = Override(
             {**(self.override or Override()).settings, **values}, by, rfc3339(int(time.time()))
         )
-        self.store.truth.set({OVERRIDE: changed.as_text()})
+        self.store.content.set({OVERRIDE: changed.as_text()})
         self.store.log.record("config", {"changed": dict(values), "by": by})
 
     @property
     def over_limit(self) -> int:
         """Number of files left out because the index is full (workspace.maxFiles)."""
-        return int(self.store.truth.get(f"over:{self.source.id}", "0"))
+        return int(self.store.content.get(f"over:{self.source.id}", "0"))
 
     def describe(self) -> dict[str, object]:
         """Non-default settings the index was made with, and overrides; often empty."""

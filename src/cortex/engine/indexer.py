@@ -160,17 +160,17 @@ class _Run:
     def go(self) -> IndexReport:
         """Scan, read, and bring database and indexes up to date."""
         task = self.task
-        truth = task.store.truth
+        content = task.store.content
         self._check_root()
         task.progress(Progress("scanning", 0, 0))
         # Near the limit on files only a full scan decides the files that belong.
         paths = (
             task.paths
-            if task.paths is not None and truth.size(task.source.id) < self.rules.max_files
+            if task.paths is not None and content.doc_count(task.source.id) < self.rules.max_files
             else None
         )
         is_full_scan = paths is None
-        known, skips = truth.known(task.source.id, paths), truth.skips(task.source.id, paths)
+        known, skips = content.known(task.source.id, paths), content.skips(task.source.id, paths)
         scanned = self._scan(paths)
         self._queue_changed(scanned, known, skips, is_full_scan)
         task.share_queue(self.queue)
@@ -214,9 +214,9 @@ class _Run:
                 problem = (
                     f"{self.root} leads elsewhere by now; remove the source and add it where it is"
                 )
-            elif self.task.store.truth.get(f"mount:{self.task.source.id}") and not os.path.ismount(
-                self.root
-            ):
+            elif self.task.store.content.get(
+                f"mount:{self.task.source.id}"
+            ) and not os.path.ismount(self.root):
                 problem = f"the disk of {self.root} is not mounted"
         if problem:
             raise FileError("FILE_NOT_FOUND", problem, context={"path": str(self.root)})
@@ -246,18 +246,18 @@ class _Run:
         is_full_scan: bool,
     ) -> None:
         """Queue the files to read, and count the others."""
-        task, truth = self.task, self.task.store.truth
+        task, content = self.task, self.task.store.content
         all_again = task.force or (
-            is_full_scan and truth.get(f"stamp:{task.source.id}") not in ("", self.stamp)
+            is_full_scan and content.get(f"stamp:{task.source.id}") not in ("", self.stamp)
         )
         if task.force:
-            truth.set({"epoch": str(int(truth.get("epoch", "0")) + 1)})
-            truth.doubt()
-        self.salt = f"{self.stamp}:{truth.get('epoch', '0')}".encode()
+            content.set({"epoch": str(int(content.get("epoch", "0")) + 1)})
+            content.doubt()
+        self.salt = f"{self.stamp}:{content.get('epoch', '0')}".encode()
         self.retry = (
             is_full_scan
             and not 0
-            <= time.time() - int(truth.get(f"retried:{task.source.id}", "0"))
+            <= time.time() - int(content.get(f"retried:{task.source.id}", "0"))
             < RETRY_SECONDS
         )
         waiting = [
@@ -341,7 +341,7 @@ class _Run:
             if content_hash in files_by_hash:
                 files_by_hash[content_hash].append(file)
                 continue
-            blob = self.task.store.truth.blobs([content_hash]).get(content_hash)
+            blob = self.task.store.content.blobs([content_hash]).get(content_hash)
             if blob is None:
                 files_by_hash[content_hash] = [file]
                 yield content_hash, file.path, raw
@@ -399,7 +399,7 @@ class _Run:
     def _flush(self) -> None:
         """Write the collected change to the database."""
         if len(self.change):
-            self.task.store.truth.apply(self.task.source.id, self.change)
+            self.task.store.content.apply(self.task.source.id, self.change)
             self.change = ContentChange(self.started_ns)
             self.waiting_characters = 0
         self.flushed = time.monotonic()
@@ -430,8 +430,8 @@ class _Run:
 
     def _finish(self, files: int, skipped: list[tuple[str, str]]) -> None:
         """Record that the whole source was seen."""
-        truth = self.task.store.truth
-        truth.finish(
+        content = self.task.store.content
+        content.finish(
             self.task.source.id,
             self.stamp,
             files,
@@ -439,25 +439,25 @@ class _Run:
             skipped,
         )
         state = git.head(self.root)
-        if state != truth.get(f"recent-state:{self.task.source.id}"):
-            truth.remember_recent(
+        if state != content.get(f"recent-state:{self.task.source.id}"):
+            content.remember_recent(
                 self.task.source.id, state, git.recent_files(self.root)[:RECENT_FILES]
             )
         if self.documents:
-            truth.set({f"mount:{self.task.source.id}": "1" if os.path.ismount(self.root) else ""})
+            content.set({f"mount:{self.task.source.id}": "1" if os.path.ismount(self.root) else ""})
         over_limit = sum(reason == OVER_LIMIT for _, reason in skipped)
         index_values = json.dumps(self.task.settings.index_values(), sort_keys=True)
-        truth.set(
+        content.set(
             {
                 f"settings:{self.task.source.id}": index_values,
                 f"over:{self.task.source.id}": str(over_limit),
             }
         )
         if self.retry:
-            truth.set({f"retried:{self.task.source.id}": str(int(time.time()))})
+            content.set({f"retried:{self.task.source.id}": str(int(time.time()))})
         if self.task.force:
             self._check_time()
-            truth.sweep(int(time.time()) + 1)
+            content.sweep(int(time.time()) + 1)
             self.task.store.indexes.rebuild()
 
     def _check_limits(self, index: int) -> None:

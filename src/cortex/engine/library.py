@@ -122,7 +122,7 @@ class Library(Engine):
         return (
             Source(0, "records", PERSON, "")
             if self.read_only
-            else store.truth.source("records", PERSON, "")
+            else store.content.source("records", PERSON, "")
         )
 
     def _file_seconds(self) -> float:
@@ -190,16 +190,16 @@ class Library(Engine):
 
     def _follow(self, forget: bool) -> bool:
         store = self.store
-        store.lookup.drop_recent()
+        store.content.drop_recent()
         # Later writes are for their own writers to wait for.
-        written = store.truth.seq()
+        written = store.content.seq()
         deadline = time.monotonic() + FOLLOW_SECONDS
         if self.holds():
             self.embedding.catch_up()
             if forget:
                 store.indexes.tidy()
         while (watermark := store.indexes.state()[1]) < written or (
-            forget and store.truth.words_linger
+            forget and store.content.words_linger
         ):
             if self.holds() or not (holder := store.lease.holder()):
                 return False
@@ -297,8 +297,8 @@ class Library(Engine):
         count = self.store.folders.remove(folder)
         if self._qdrant is not None:
             # Qdrant may be unreachable now; it removes the vectors later.
-            self.store.truth.set({"removed": str(self.store.truth.seq())})
-        self.store.lookup.drop_recent()
+            self.store.content.set({"removed": str(self.store.content.seq())})
+        self.store.content.drop_recent()
         # Without the lease, its holder does this.
         if is_holder:
             self.embedding.catch_up()
@@ -310,14 +310,14 @@ class Library(Engine):
 
     def state_of(self, folder: Folder) -> FolderState:
         """Figures of the library about a folder."""
-        truth, source = self.store.truth, folder.source
-        indexed = truth.get(f"indexed:{source.id}")
+        content, source = self.store.content, folder.source
+        indexed = content.get(f"indexed:{source.id}")
         return FolderState(
             folder,
             self.store.counts(source.id),
-            self.store.lookup.size(source.id),
+            self.store.content.size(source.id),
             rfc3339(int(indexed)) if indexed else "",
-            truth.skipped(source.id),
+            content.skipped(source.id),
             Path(source.root).is_dir(),
         )
 
@@ -325,7 +325,7 @@ class Library(Engine):
         """State of the library: that of the folder compared longest ago."""
         state = super().freshness()
         compared = [
-            self.store.truth.get(f"indexed:{folder.source.id}") for folder in self.folders()
+            self.store.content.get(f"indexed:{folder.source.id}") for folder in self.folders()
         ]
         oldest = min(map(int, compared), default=0) if all(compared) else 0
         if state.state == "error" or self.running or not all(compared):
@@ -336,18 +336,18 @@ class Library(Engine):
 
     def document(self, document_id: str) -> tuple[Folder, Doc]:
         """Find a document by id. Raises: InputError DOCUMENT_UNKNOWN."""
-        seq = self.store.truth.seq()
+        seq = self.store.content.seq()
         if self._documents_by_id[0] != seq:
             self._documents_by_id = (
                 seq,
                 {
                     id_of(folder, doc.path): (folder, doc.path)
                     for folder in self.folders()
-                    for doc in self.store.lookup.docs(folder.source.id)
+                    for doc in self.store.content.docs(folder.source.id)
                 },
             )
         entry = self._documents_by_id[1].get(document_id)
-        doc = self.store.lookup.doc(entry[0].source.id, entry[1]) if entry else None
+        doc = self.store.content.doc(entry[0].source.id, entry[1]) if entry else None
         if entry is None or doc is None:
             raise InputError("DOCUMENT_UNKNOWN", f"there is no document {document_id!r}")
         return entry[0], doc
@@ -480,12 +480,12 @@ def has_folders(home: Path) -> bool:
 
 def has_own_memories(home: Path) -> bool:
     """True where a person wrote any memory; a store that can't be read has none."""
-    return _has(home, lambda store: store.remembered.has(OWN))
+    return _has(home, lambda store: store.memories.has(OWN))
 
 
 def has_records(home: Path) -> bool:
     """True where there is any record; a store that can't be read has none."""
-    return _has(home, lambda store: store.recorded.has())
+    return _has(home, lambda store: store.records.has())
 
 
 def has_unsent(home: Path) -> bool:

@@ -288,7 +288,7 @@ def _details(engine: Engine | None) -> tuple[EmbeddingState | None, int]:
     if engine is None:
         return None, 0
     return engine.embedding.status(ask=False), count_secrets(
-        engine.store.truth.skipped(engine.source.id)
+        engine.store.content.skipped(engine.source.id)
     )
 
 

@@ -124,7 +124,7 @@ class RunQueue:
 
     def freshness(self) -> Freshness:
         """State and progress of the index."""
-        indexed_at = self._store.truth.get(f"indexed:{self._source.id}")
+        indexed_at = self._store.content.get(f"indexed:{self._source.id}")
         step = self.under_way()
         if step is None and self.error:
             state = "error"
@@ -147,7 +147,9 @@ class RunQueue:
         if self._store.lease.held:
             return None
         try:
-            holder, *step = json.loads(self._store.truth.get(_progress_key(self._source)) or "[0]")
+            holder, *step = json.loads(
+                self._store.content.get(_progress_key(self._source)) or "[0]"
+            )
             return Progress(*step) if holder and holder == self._store.lease.holder() else None
         except (ValueError, TypeError):
             # Another version may use another format.
@@ -290,13 +292,13 @@ class RunQueue:
             # A full disk fails the run at its next write.
             with suppress(CortexError):
                 line = json.dumps([os.getpid(), step.stage, step.done, step.total])
-                self._store.truth.set({_progress_key(source): line})
+                self._store.content.set({_progress_key(source): line})
 
     def _end_announcement(self, source: Source) -> None:
         """Withdraw the published progress of this run, or of one that was cut off."""
         with suppress(CortexError):
-            if self._store.truth.get(_progress_key(source)):
-                self._store.truth.set({_progress_key(source): ""})
+            if self._store.content.get(_progress_key(source)):
+                self._store.content.set({_progress_key(source): ""})
 
     def _await_turn(self, request: IndexRequest) -> None:
         """Wait until no other run is under way, passing its progress on.
@@ -325,15 +327,15 @@ class RunQueue:
 
         Uses wall-clock time, because processes share no monotonic clock.
         """
-        truth, now = self._store.truth, time.time()
-        since = now - float(truth.get(f"forced:{source.id}", "0"))
+        content, now = self._store.content, time.time()
+        since = now - float(content.get(f"forced:{source.id}", "0"))
         if 0 <= since < FORCE_SECONDS:
             raise LimitError(
                 "RATE_LIMITED",
                 f"{source.name} was reindexed by force {since:.0f} seconds ago",
                 context={"retry_after_seconds": round(FORCE_SECONDS - since)},
             )
-        truth.set({f"forced:{source.id}": f"{now:.3f}"})
+        content.set({f"forced:{source.id}": f"{now:.3f}"})
 
     def _record(self, request: IndexRequest, report: IndexReport, error: str = "") -> None:
         detail: dict[str, object] = {
@@ -397,7 +399,7 @@ class RunQueue:
         repository.
         """
         try:
-            source = self._store.truth.source_by_id(request.source)
+            source = self._store.content.source_by_id(request.source)
             if source is None or not source.root:
                 raise StoreError(
                     "STORE_LOCKED",

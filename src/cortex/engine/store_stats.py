@@ -22,13 +22,13 @@ def collect_stats(
     searches: tuple[int, float],
 ) -> StoreStats:
     """Collect the figures; `searches` are the number of searches and their seconds."""
-    truth, lookup, source = store.truth, store.lookup, main.id
-    counts = lookup.counts(source)
+    content, source = store.content, main.id
+    counts = content.counts(source)
     step = runs.under_way() or runs.step
     waiting = (
-        max(int(truth.get(f"files:{source}", "0")), step.total) if state.state != "ready" else 0
+        max(int(content.get(f"files:{source}", "0")), step.total) if state.state != "ready" else 0
     )
-    small, medium, large = lookup.sizes(source, SMALL_BYTES, LARGE_BYTES)
+    small, medium, large = content.sizes(source, SMALL_BYTES, LARGE_BYTES)
     count, seconds = searches
     return StoreStats(
         freshness=state,
@@ -36,18 +36,18 @@ def collect_stats(
         holder_pid=store.lease.holder(),
         total_files=max(counts.docs, waiting),
         indexed_files=counts.docs,
-        skipped=truth.skipped(source),
+        skipped=content.skipped(source),
         chunks=counts.chunks,
         embedding=embedding.status(),
         disk_bytes=store.disk_bytes(),
-        languages=lookup.languages(source),
+        languages=content.languages(source),
         sizes={"small": small, "medium": medium, "large": large},
         average_chunk_tokens=round(counts.characters / 4 / counts.chunks, 1)
         if counts.chunks
         else 0.0,
         average_search_ms=round(1000 * seconds / count, 2) if count else 0.0,
-        indexing_seconds=float(truth.get(f"seconds:{source}", "0")),
+        indexing_seconds=float(content.get(f"seconds:{source}", "0")),
         cache_bytes=cache.size,
         cache_hit_rate=cache.hit_rate,
-        last_cleanup=rfc3339(int(truth.get("cleanup"))) if truth.get("cleanup") else "",
+        last_cleanup=rfc3339(int(content.get("cleanup"))) if content.get("cleanup") else "",
     )

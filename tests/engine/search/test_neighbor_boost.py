@@ -66,7 +66,7 @@ def tell(
 
 
 def sources(library: Library, *names: str) -> list[Source]:
-    return library.store.remembered.sources({OWN}, names or (SHOWN,))
+    return library.store.memories.sources({OWN}, names or (SHOWN,))
 
 
 def ask(library: Library, text: str, *names: str, mode: Mode = Mode.WORDS, **more: object) -> Page:
@@ -126,7 +126,7 @@ def test_those_who_are_asked_for_alone_answer_alone(library):
     (source,) = sources(library)
     asked = frozenset(
         doc.id
-        for doc in library.store.lookup.docs(source.id)
+        for doc in library.store.content.docs(source.id)
         if doc.path in ("harbour_1", "harbour_7")
     )
     query = Query("lighthouse lamp", mode=Mode.WORDS)

@@ -152,7 +152,7 @@ def test_every_way_in_keeps_to_the_languages(find: Find, query: str):
 def test_every_way_in_keeps_to_the_folder(find: Find, store: tuple[Store, int], query: str):
     opened, source = store
     with opened.reading():
-        docs = frozenset(doc.id for doc in opened.lookup.docs(source, "lib"))
+        docs = frozenset(doc.id for doc in opened.content.docs(source, "lib"))
     assert {one.place.doc.path for one in find(query, docs=docs)} <= {
         "lib/parser.py",
         "lib/every.py",

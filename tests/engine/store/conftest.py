@@ -22,24 +22,24 @@ class Folder:
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self.source: Source = store.truth.source("files", "folder", "/folder")
+        self.source: Source = store.content.source("files", "folder", "/folder")
 
     def write(self, **texts: str) -> int:
         """Put each text under the name of its argument, with `_` for the dot; returns `seq`."""
         return self.write_all({name.replace("_", "."): text for name, text in texts.items()})
 
     def write_all(self, texts: dict[str, str]) -> int:
-        return self.store.truth.apply(
+        return self.store.content.apply(
             self.source.id, ContentChange(cuts=[_cut(path, text) for path, text in texts.items()])
         )
 
     def remove(self, *paths: str) -> int:
-        return self.store.truth.apply(self.source.id, ContentChange(removed=list(paths)))
+        return self.store.content.apply(self.source.id, ContentChange(removed=list(paths)))
 
     def link(self, path: str, like: str) -> int:
         """Give the content of one path to another."""
-        blob = self.store.truth.known(self.source.id)[like].blob
-        return self.store.truth.apply(
+        blob = self.store.content.known(self.source.id)[like].blob
+        return self.store.content.apply(
             self.source.id, ContentChange(links=[(ScannedFile(path, 1, 1), blob)])
         )
 
@@ -47,10 +47,10 @@ class Folder:
         self.store.indexes.catch_up()
 
     def doc(self, path: str) -> int:
-        return self.store.truth.known(self.source.id)[path].doc
+        return self.store.content.known(self.source.id)[path].doc
 
     def blob(self, path: str) -> int:
-        return self.store.truth.known(self.source.id)[path].blob
+        return self.store.content.known(self.source.id)[path].blob
 
     def blobs(self) -> int:
         """How many texts are stored, used or not."""

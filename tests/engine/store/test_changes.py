@@ -75,7 +75,7 @@ def change(ledger: Ledger | Store, number: str, **fields: object) -> Record[Any]
 
 
 def one(ledger: Ledger | Store, number: str) -> Record[Any]:
-    found = ledger.recorded.one(number)
+    found = ledger.records.one(number)
     assert found is not None
     return found
 
@@ -90,7 +90,7 @@ def scopes(ledger: Ledger) -> dict[str, str]:
 
 
 def numbers(ledger: Ledger) -> dict[str, int]:
-    return {kept.record.id: kept.change for kept in ledger.recorded.changes(0, 1_000)}
+    return {kept.record.id: kept.change for kept in ledger.records.changes(0, 1_000)}
 
 
 def refused(work: Callable[[], object]) -> CortexError:
@@ -106,26 +106,26 @@ def refused(work: Callable[[], object]) -> CortexError:
 def test_every_record_comes_once_as_it_is_now_in_the_order_of_its_last_change(
     ledger: Ledger,
 ) -> None:
-    assert (ledger.recorded.changes(0, 10), ledger.recorded.last_change()) == ([], 0)
+    assert (ledger.records.changes(0, 10), ledger.records.last_change()) == ([], 0)
     first, second, third = (make(ledger, Task(title)) for title in ("one", "two", "three"))
     change(ledger, first.id, title="one again")
-    found = ledger.recorded.changes(0, 10)
+    found = ledger.records.changes(0, 10)
     assert [(kept.record.body.title, kept.change) for kept in found] == [
         ("two", 2),
         ("three", 3),
         ("one again", 4),
     ]
     assert [kept.record for kept in found] == [second, third, one(ledger, first.id)]
-    assert ledger.recorded.changes(4, 10) == [] and ledger.recorded.last_change() == 4
+    assert ledger.records.changes(4, 10) == [] and ledger.records.last_change() == 4
 
 
 def test_pages_of_changes_pass_what_is_damaged(ledger: Ledger) -> None:
     made = [make(ledger, Task(f"{number}")) for number in range(7)]
     with ledger.connections.write() as connection:
         connection.execute("UPDATE records SET body = '{' WHERE change IN (2, 3, 4, 7)")
-    first = ledger.recorded.changes(0, 2)
+    first = ledger.records.changes(0, 2)
     assert [kept.record.id for kept in first] == [made[0].id, made[4].id]
-    assert [kept.record.id for kept in ledger.recorded.changes(first[-1].change, 2)] == [made[5].id]
+    assert [kept.record.id for kept in ledger.records.changes(first[-1].change, 2)] == [made[5].id]
 
 
 def test_a_slow_writer_holds_up_those_behind_it_and_who_follows_misses_nothing(
@@ -146,11 +146,11 @@ def test_a_slow_writer_holds_up_those_behind_it_and_who_follows_misses_nothing(
         ask = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
         while ledger.kind == "postgresql" and not second.done() and not rows(ledger, ask):
             pass  # until the second one waits for the first
-        assert ledger.recorded.changes(0, 10) == [] and not second.done()
+        assert ledger.records.changes(0, 10) == [] and not second.done()
         go_on.set()
         for future in (first, second):
             future.result(DEADLINE)
-    assert [(kept.record.body.title, kept.change) for kept in other.recorded.changes(0, 10)] == [
+    assert [(kept.record.body.title, kept.change) for kept in other.records.changes(0, 10)] == [
         ("slow", 1),
         ("fast", 2),
     ]
@@ -171,7 +171,7 @@ def test_who_follows_while_many_write_sees_every_record_and_never_a_lower_number
         written = [threads.submit(write, number) for number in range(writers)]
         cursor, seen = 0, dict[str, str]()
         while len(seen) < each * writers or set(seen.values()) != {"seen"}:
-            page = places[1].recorded.changes(cursor, 3)
+            page = places[1].records.changes(cursor, 3)
             assert [kept.change for kept in page] == sorted({kept.change for kept in page})
             assert all(kept.change > cursor for kept in page)
             cursor = page[-1].change if page else cursor
@@ -181,7 +181,7 @@ def test_who_follows_while_many_write_sees_every_record_and_never_a_lower_number
                     one.result()
         for one in written:
             one.result(DEADLINE)
-    assert cursor == ledger.recorded.last_change() == 2 * each * writers
+    assert cursor == ledger.records.last_change() == 2 * each * writers
 
 
 # -- scopes
@@ -217,18 +217,18 @@ def test_scopes_are_what_the_rule_says_whatever_moves(ledger: Ledger) -> None:
         make(ledger, Observation(f"p{number}", task=task))
 
     def get(ref: str) -> Record[Any] | None:
-        by_slug = ledger.recorded.select(RecordFilter(kinds=("subcortex",), refs=(("slug", ref),)))
-        return ledger.recorded.one(ref) or (by_slug[0] if by_slug else None)
+        by_slug = ledger.records.select(RecordFilter(kinds=("subcortex",), refs=(("slug", ref),)))
+        return ledger.records.one(ref) or (by_slug[0] if by_slug else None)
 
     for _ in range(8):
         before, versions = (
             scopes(ledger),
-            {k.record.id: k.record.version for k in ledger.recorded.changes(0, 1_000)},
+            {k.record.id: k.record.version for k in ledger.records.changes(0, 1_000)},
         )
-        last = ledger.recorded.last_change()
+        last = ledger.records.last_change()
         moved = chance.choice(ends)
         change(ledger, moved, subcortex=chance.choice(places))
-        found = ledger.recorded.changes(0, 1_000)
+        found = ledger.records.changes(0, 1_000)
         after = scopes(ledger)
         assert after == {kept.record.id: scope_of(kept.record, get) for kept in found}
         assert {number for number in after if after[number] != before[number]} <= {
@@ -253,7 +253,7 @@ def test_what_goes_in_a_circle_is_filed_nowhere_and_seen_by_nobody(ledger: Ledge
     change(ledger, first, sensitivity="normal")
     assert scopes(ledger) == {first: "", second: ""}
     assert not sees(
-        Viewer("ada", 4, True, frozenset({"*"})), one(ledger, first), ledger.recorded.one
+        Viewer("ada", 4, True, frozenset({"*"})), one(ledger, first), ledger.records.one
     )
 
 
@@ -265,15 +265,12 @@ def test_links_are_news_when_an_end_moves_or_becomes_sensitive_and_others_are_no
     make(ledger, Link(source.id, "supports", other.id))
     topic = make(ledger, Subcortex("billing", "Billing"))
     for fields in ({"subcortex": topic.id}, {"sensitivity": SENSITIVE}):
-        last = ledger.recorded.last_change()
+        last = ledger.records.last_change()
         change(ledger, target.id, **fields)
-        assert [kept.record.id for kept in ledger.recorded.changes(last, 10)] == [
-            target.id,
-            link.id,
-        ]
-    last = ledger.recorded.last_change()
+        assert [kept.record.id for kept in ledger.records.changes(last, 10)] == [target.id, link.id]
+    last = ledger.records.last_change()
     change(ledger, target.id, title="the same place")
-    assert [kept.record.id for kept in ledger.recorded.changes(last, 10)] == [target.id]
+    assert [kept.record.id for kept in ledger.records.changes(last, 10)] == [target.id]
     assert one(ledger, link.id) == link
 
 
@@ -282,9 +279,9 @@ def test_all_of_a_topic_is_news_when_others_may_see_it_or_no_more(ledger: Ledger
     inside = make(ledger, Thread("inside", subcortex=topic.id))
     draft = make(ledger, Draft("comment", "d", "b", target=inside.id))
     link = make(ledger, Link(other.id, "supports", inside.id))
-    last = ledger.recorded.last_change()
+    last = ledger.records.last_change()
     change(ledger, topic.id, visibility="private")
-    news = ledger.recorded.changes(last, 10)
+    news = ledger.records.changes(last, 10)
     assert {kept.record.id for kept in news} == {topic.id, inside.id, draft.id, link.id}
     assert len({kept.change for kept in news}) == 4
 
@@ -306,7 +303,7 @@ def test_a_step_shows_what_may_be_seen_and_goes_on_until_there_is_enough_of_it(
             step.make(new_id(Task), Task(f"{number}", sensitivity=hidden))
 
     do(ledger, fill)
-    hidden = ledger.recorded.select(RecordFilter(sensitivity=SENSITIVE), 1)[0]
+    hidden = ledger.records.select(RecordFilter(sensitivity=SENSITIVE), 1)[0]
     told = make(ledger, Notification("mention", "lena", hidden.id, "t", "r", sensitivity=SENSITIVE))
 
     def work(step: RecordTransaction) -> None:
@@ -347,7 +344,7 @@ def test_a_guard_is_asked_before_each_write_and_sees_everything(ledger: Ledger) 
         ("one", "two"),
         ("two", "three"),
     ]
-    assert ledger.recorded.count(RecordFilter(kinds=("task",))) == 0
+    assert ledger.records.count(RecordFilter(kinds=("task",))) == 0
 
 
 def test_what_follows_from_a_write_reaches_what_its_writer_can_t_see(ledger: Ledger) -> None:
@@ -418,10 +415,10 @@ def test_a_step_that_met_another_one_is_done_again_some_times(
         error = refused(lambda: do(ledger, work))
         assert error.code == "STORE_LOCKED" and error.retryable
     assert len(runs) == ATTEMPTS
-    assert [one.body.title for one in ledger.recorded.select(RecordFilter())] == (
+    assert [one.body.title for one in ledger.records.select(RecordFilter())] == (
         ["once"] if times < ATTEMPTS else []
     )
-    assert ledger.recorded.last_change() == (times < ATTEMPTS) == len(ledger.recorded.deeds())
+    assert ledger.records.last_change() == (times < ATTEMPTS) == len(ledger.records.deeds())
 
 
 def test_a_step_that_the_database_ends_to_solve_a_deadlock_is_done_again(
@@ -455,7 +452,7 @@ def test_a_step_that_the_database_ends_to_solve_a_deadlock_is_done_again(
 
         do(ledger, work)
         waiting[0].result(DEADLINE)
-    assert [one.body.title for one in ledger.recorded.select(RecordFilter())] == ["once"]
+    assert [one.body.title for one in ledger.records.select(RecordFilter())] == ["once"]
 
 
 def test_a_usual_isolation_that_is_stricter_fails_no_writer(
@@ -470,7 +467,7 @@ def test_a_usual_isolation_that_is_stricter_fails_no_writer(
     ledger = open_one(database)
     with ThreadPoolExecutor(8) as threads:
         list(threads.map(lambda number: make(ledger, Task(f"{number}")), range(24)))
-    assert ledger.recorded.last_change() == 24
+    assert ledger.records.last_change() == 24
 
 
 def test_an_address_that_is_none_is_refused_without_being_told(
@@ -573,7 +570,7 @@ def test_a_database_of_the_version_before_gets_what_is_new_and_keeps_its_rows(
     ]
     assert scopes(ledger) == scopes(model) and numbers(ledger) == numbers(model)
     assert len(ledger.epoch()) == 32 and make(ledger, Task("new")).version == 1
-    assert ledger.recorded.last_change() == 51
+    assert ledger.records.last_change() == 51
 
 
 def test_a_store_of_the_version_before_gets_what_is_new_and_keeps_its_rows(
@@ -594,6 +591,6 @@ def test_a_store_of_the_version_before_gets_what_is_new_and_keeps_its_rows(
         raw.commit()
     ledger = open_one(f"sqlite:///{tmp_path}/old")
     assert scopes(ledger) == scopes(model) and numbers(ledger) == numbers(model)
-    assert ledger.recorded.last_change() == len(found) and len(ledger.epoch()) == 32
+    assert ledger.records.last_change() == len(found) and len(ledger.epoch()) == 32
     make(ledger, Task("new"))
-    assert ledger.recorded.last_change() == len(found) + 1
+    assert ledger.records.last_change() == len(found) + 1

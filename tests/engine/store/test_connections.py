@@ -86,7 +86,7 @@ def test_a_damaged_file_is_said_to_be_damaged_and_can_be_set_aside(tmp_path, fol
         damaged = Store(tmp_path)
         try:
             folder_of(damaged).catch_up()
-            list(damaged.lookup.docs(1))
+            list(damaged.content.docs(1))
             problems = damaged.check()
             assert problems
             raise StoreError("STORE_CORRUPT", problems[0])
@@ -225,7 +225,7 @@ def test_a_locked_database_is_told_after_the_wait_and_works_again(
     other = sqlite3.connect(tmp_path / "cortex.db", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     assert code_of(lambda: folder.write(a_py="x = 1\n")) == "STORE_LOCKED"
-    assert list(folder.store.lookup.docs(folder.source.id)) == []  # reading goes on
+    assert list(folder.store.content.docs(folder.source.id)) == []  # reading goes on
     other.execute("ROLLBACK")
     other.close()
     assert folder.write(a_py="x = 1\n") == 1
@@ -240,12 +240,12 @@ def test_a_store_that_became_read_only_still_reads(small_disk, folder_of):
     store = Store(small_disk)
     folder = folder_of(store)
     folder.write(a_py="x = 1\n")
-    store.truth.get("seq")  # a reading connection is open
+    store.content.get("seq")  # a reading connection is open
     subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=False, timeout=20)
     if os.access(small_disk, os.W_OK):
         store.close()
         pytest.skip("this system doesn't take a file system from those who write to it")
-    assert [doc.path for doc in store.lookup.docs(folder.source.id)] == ["a.py"]
+    assert [doc.path for doc in store.content.docs(folder.source.id)] == ["a.py"]
     store.close()
 
 
@@ -258,13 +258,13 @@ def test_a_full_disk_is_said_to_be_full_and_nothing_stored_is_lost(small_disk, f
     filler = fill(small_disk, leave=20_000)
     large = {"large.txt": "".join(f"{os.urandom(30).hex()} word\n" for _ in range(20_000))}
     assert code_of(lambda: folder.write_all(large)) == "DISK_FULL"
-    assert set(store.truth.known(folder.source.id)) == set(kept)
+    assert set(store.content.known(folder.source.id)) == set(kept)
     filler.unlink()
     folder.write(after_py="after = 1\n")
     folder.catch_up()
     store.close()
     again = Store(small_disk)
-    assert set(again.truth.known(1)) == {*kept, "after.py"}
+    assert set(again.content.known(1)) == {*kept, "after.py"}
     assert again.check() == []
     again.close()
 
@@ -281,7 +281,7 @@ def test_words_on_a_full_disk_fail_clearly_and_catch_up_when_there_is_space(smal
     with pytest.raises(FileError) as caught:
         folder.catch_up()
     assert caught.value.code == "DISK_FULL"
-    assert len(store.truth.known(folder.source.id)) == 151
+    assert len(store.content.known(folder.source.id)) == 151
     filler.unlink()
     folder.catch_up()
     assert store.check() == []
@@ -312,7 +312,7 @@ def test_a_transaction_that_could_not_be_taken_back_is_ended_by_the_next_use(fol
 
 def test_threads_that_come_and_go_leave_no_connections_behind(folder):
     for _ in range(30):
-        thread = threading.Thread(target=folder.store.truth.seq)
+        thread = threading.Thread(target=folder.store.content.seq)
         thread.start()
         thread.join()
     assert len(folder.store._connections._idle) == 1
@@ -326,7 +326,7 @@ def test_closing_waits_for_a_reader_and_refuses_the_next(tmp_path):
         with store.reading():
             inside.set()
             leave.wait(DEADLINE)
-            seen.append(store.truth.seq())
+            seen.append(store.content.seq())
 
     reader = threading.Thread(target=read)
     reader.start()
@@ -335,7 +335,7 @@ def test_closing_waits_for_a_reader_and_refuses_the_next(tmp_path):
     closer.start()
     while not store._connections._closed:
         pass
-    assert code_of(store.truth.seq) == "STORE_LOCKED"
+    assert code_of(store.content.seq) == "STORE_LOCKED"
     leave.set()
     reader.join(DEADLINE)
     closer.join(DEADLINE)
@@ -349,7 +349,7 @@ def test_a_fork_does_not_use_its_parents_connections(folder):
     child = os.fork()
     if child == 0:
         try:
-            folder.store.truth.seq()
+            folder.store.content.seq()
         except StoreError as error:
             os._exit(0 if error.code == "STORE_LOCKED" else 2)
         os._exit(1)

@@ -45,7 +45,7 @@ def test_what_can_not_be_read_is_left_out_and_named(
     with closing(sqlite3.connect(tmp_path / "cortex.db")) as connection, connection:
         connection.execute("UPDATE records SET body = ? WHERE id = ?", (damage, ids[2]))
     with closing(Store(tmp_path)) as store:
-        lookup = store.recorded
+        lookup = store.records
         wanted = RecordFilter(kinds=("thread",), refs=(("tag", "red"),))
         assert [one.id for one in lookup.select(wanted)] == [ids[3], ids[1], ids[0]]
         # As many as were asked for
@@ -69,4 +69,4 @@ def test_a_record_of_a_kind_that_nobody_knows_is_left_out(tmp_path: Path):
     with closing(sqlite3.connect(tmp_path / "cortex.db")) as connection, connection:
         connection.execute("UPDATE records SET kind = 'wizard'")
     with closing(Store(tmp_path)) as store:
-        assert store.recorded.one(number) is None and store.recorded.select(RecordFilter()) == []
+        assert store.records.one(number) is None and store.records.select(RecordFilter()) == []

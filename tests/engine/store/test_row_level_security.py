@@ -104,9 +104,9 @@ def change(store: Store, record: Record[Any], **parts: object) -> None:
 def get_of(store: Store) -> Get:
     def get(ref: str) -> Record[Any] | None:
         if "_" in ref:
-            return store.recorded.one(ref)
+            return store.records.one(ref)
         return next(
-            iter(store.recorded.select(RecordFilter(kinds=("subcortex",), refs=(("slug", ref),)))),
+            iter(store.records.select(RecordFilter(kinds=("subcortex",), refs=(("slug", ref),)))),
             None,
         )
 
@@ -237,7 +237,7 @@ def test_the_views_show_what_the_rule_allows_also_after_things_moved(world, tmp_
                 assert_shows(store, confined, viewer)
             for place, field, value in changes:
                 if field == "sensitivity":
-                    kept = store.recorded.one(known[place].id)
+                    kept = store.records.one(known[place].id)
                     assert kept is not None
                     change(
                         store,
@@ -252,11 +252,11 @@ def test_the_views_show_what_the_rule_allows_also_after_things_moved(world, tmp_
 
 def assert_shows(store: Store, confined: Store, viewer: Viewer) -> None:
     """Every question gets what the rule allows of the whole answer."""
-    get, all_of_them = get_of(store), [kept.record for kept in store.recorded.changes(0, 1_000)]
+    get, all_of_them = get_of(store), [kept.record for kept in store.records.changes(0, 1_000)]
     seen = {one.id: one for one in all_of_them if sees(viewer, one, get)}
     docs = _docs(store)
     with confined.viewed_by(viewer):
-        look = confined.recorded
+        look = confined.records
         assert look.get(one.id for one in all_of_them) == seen
         assert {kept.record.id for kept in look.changes(0, 1_000)} == seen.keys()
         assert look.has() == bool(seen)
@@ -317,7 +317,7 @@ def _docs(store: Store) -> dict[int, str]:
 
 def _versions(store: Store, viewer: Viewer, number: str) -> dict[int, Record[Any]]:
     """A record and what it was before, but for when it was more secret."""
-    every = store.recorded.versions(number)
+    every = store.records.versions(number)
     last = max(every)
 
     def could_be_seen(one: Record[Any]) -> bool:
@@ -337,7 +337,7 @@ def _versions(store: Store, viewer: Viewer, number: str) -> dict[int, Record[Any
 def test_nobody_sees_nothing(pair):
     store, confined = pair
     thread = make(store, Thread("Open"), Link("", "supports", ""))[0]
-    look = confined.recorded
+    look = confined.records
     assert look.one(thread.id) is None
     assert not look.has()
     assert (
@@ -365,19 +365,19 @@ def test_a_connection_forgets_who_had_it_before(pair):
     for _ in range(3):
         with confined.viewed_by(both):
             assert {
-                each.id for each in confined.recorded.select(RecordFilter(kinds=("thread",)))
+                each.id for each in confined.records.select(RecordFilter(kinds=("thread",)))
             } == {open_one.id, secret.id}
             assert (
-                len(confined.recorded.narrow(RecordFilter(kinds=("thread",), since=1), 100)[0]) == 2
+                len(confined.records.narrow(RecordFilter(kinds=("thread",), since=1), 100)[0]) == 2
             )
         with confined.viewed_by(one):
             assert [
-                each.id for each in confined.recorded.select(RecordFilter(kinds=("thread",)))
+                each.id for each in confined.records.select(RecordFilter(kinds=("thread",)))
             ] == [open_one.id]
             assert (
-                len(confined.recorded.narrow(RecordFilter(kinds=("thread",), since=1), 100)[0]) == 1
+                len(confined.records.narrow(RecordFilter(kinds=("thread",), since=1), 100)[0]) == 1
             )
-        assert confined.recorded.select(RecordFilter(kinds=("thread",))) == []
+        assert confined.records.select(RecordFilter(kinds=("thread",))) == []
     assert len(confined._connections._idle) == 1
 
 
@@ -399,9 +399,9 @@ def test_threads_see_each_what_is_theirs(pair):
                 together.wait()
                 found |= {
                     one.body.subcortex
-                    for one in confined.recorded.select(RecordFilter(kinds=("thread",)))
+                    for one in confined.records.select(RecordFilter(kinds=("thread",)))
                 }
-                assert confined.recorded.count(RecordFilter(kinds=("thread",))) == 5
+                assert confined.records.count(RecordFilter(kinds=("thread",))) == 5
             assert confined.viewer is None
         return found
 
@@ -420,7 +420,7 @@ def test_one_viewer_at_a_time_and_none_within_a_view(pair):
     with ExitStack() as left_open, pytest.raises(CortexError, match="somebody else"):
         with confined.viewed_by(EVERYBODY):
             left_open.enter_context(confined.reading())
-        confined.recorded.has()
+        confined.records.has()
     with pytest.raises(CortexError), store.viewed_by(EVERYBODY):
         raise AssertionError
     assert store.viewer is None
@@ -431,12 +431,12 @@ def test_a_viewer_whose_tables_could_not_be_written_is_no_viewer(pair):
     make(store, Thread("Open"))
     broken = Viewer("bob", 2, False, frozenset({object()}))  # type: ignore[arg-type]
     with confined.viewed_by(EVERYBODY):
-        assert confined.recorded.has()
+        assert confined.records.has()
     with confined.viewed_by(broken), pytest.raises(Exception, match="bind"):
-        confined.recorded.has()
-    assert not confined.recorded.has()
+        confined.records.has()
+    assert not confined.records.has()
     with confined.viewed_by(EVERYBODY):
-        assert confined.recorded.has()
+        assert confined.records.has()
 
 
 def test_only_what_is_open_for_reading_can_be_confined(tmp_path):
@@ -462,15 +462,15 @@ def test_nothing_can_be_written_through_it(pair):
             ):
                 with pytest.raises(sqlite3.DatabaseError, match=r"not authorized|readonly"):
                     connection.execute(statement)
-    assert store.recorded.count(RecordFilter()) == 1
+    assert store.records.count(RecordFilter()) == 1
 
 
 def test_a_store_that_was_written_without_shelves_can_be_confined(tmp_path):
     with closing(Store(tmp_path)) as plain:
         (thread,) = make(plain, Thread("Open"))
     with closing(opened(tmp_path)) as confined, confined.viewed_by(EVERYBODY):
-        assert confined.recorded.one(thread.id) == thread
-        assert confined.recorded.sources(FOUND_KINDS) == []  # whose they are isn't known
+        assert confined.records.one(thread.id) == thread
+        assert confined.records.sources(FOUND_KINDS) == []  # whose they are isn't known
 
 
 # -- by the same indexes

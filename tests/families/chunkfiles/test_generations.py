@@ -126,7 +126,7 @@ def test_a_damaged_generation_is_built_anew(folder, place, opened, until, damage
             (path / "published").write_text("shelf 0\n", encoding="utf-8")
         case "facts":
             store = Store(path / "store")
-            store.truth.set({"chunk files": "["})
+            store.content.set({"chunk files": "["})
             store.close()
     shelf = opened()
     wait_until_loaded(shelf, until, 300)

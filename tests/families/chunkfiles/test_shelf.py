@@ -397,6 +397,6 @@ def test_dead_rows_are_cleared_away_after_a_reload(folder, home, monkeypatch):
     assert tidied == [False, False, False, True]
     assert not loading.tidy()
     with loading.using() as generation:
-        assert generation.store.truth.get("dead") == "0"
+        assert generation.store.content.get("dead") == "0"
         assert generation.store.check() == []
     loading.close(ConfigError("WORKSPACE_MISSING", "over"))

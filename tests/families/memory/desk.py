@@ -41,7 +41,7 @@ def hold(library: Library) -> Library:
 
 
 def memories(library: Library, **wanted: object) -> list[Remembered]:
-    return library.store.remembered.select(MemoryFilter(**wanted))  # type: ignore[arg-type]
+    return library.store.memories.select(MemoryFilter(**wanted))  # type: ignore[arg-type]
 
 
 def titles(found: MemoryResults | list[Remembered]) -> list[str]:
@@ -58,7 +58,7 @@ def copy(library: Library) -> bool:
 
 
 def one_of(library: Library, key: str) -> Remembered:
-    (one,) = library.store.remembered.by_key(key)
+    (one,) = library.store.memories.by_key(key)
     return one
 
 

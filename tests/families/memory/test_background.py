@@ -94,7 +94,7 @@ def test_what_a_person_rejected_does_not_come_back_from_a_hook(library, shop):
 def test_the_databases_of_a_library_are_noted_at_its_start(library, isolated):
     database(isolated.user / ".claude-mem", "Apples").close()
     begin(library)
-    assert [mirror.origin for mirror in library.store.remembered.mirrors()] == [
+    assert [mirror.origin for mirror in library.store.memories.mirrors()] == [
         str(isolated.user / ".claude-mem" / "claude-mem.db")
     ]
     with open_library(library.settings, read_only=True) as reader:

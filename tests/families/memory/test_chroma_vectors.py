@@ -70,7 +70,7 @@ def chroma(tmp_path: Path) -> Path:
 
 def texts_of(library: Library) -> list[tuple[str, list[str]]]:
     """Every memory, by key, with the texts of its chunks as they are stored."""
-    lookup = library.store.lookup
+    lookup = library.store.content
     return [
         (
             doc.path,
@@ -87,8 +87,8 @@ def test_a_memory_that_has_a_vector_is_not_embedded_again(open_library, chroma):
     assert library.embedding.embed(cancel=Cancel())
     assert not any("relay" in text for text in embedder.asked)
     assert any("desk" in text for text in embedder.asked)
-    lamp = next(doc for doc in library.store.lookup.docs(library.source.id) if doc.path == "obs_1")
-    ((chunk, _),) = library.store.lookup.chunks(lamp.blob)
+    lamp = next(doc for doc in library.store.content.docs(library.source.id) if doc.path == "obs_1")
+    ((chunk, _),) = library.store.content.chunks(lamp.blob)
     ((_, raw),) = next(library.store.paid.rows(embedder.stamp, [chunk]))
     assert np.flatnonzero(np.frombuffer(raw, dtype="<f2")).tolist() == [7]
 

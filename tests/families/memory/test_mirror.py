@@ -57,7 +57,7 @@ def library(place: Path, isolated) -> Iterator[Library]:
 
 
 def the_mirror(library: Library) -> Mirror:
-    (one,) = library.store.remembered.mirrors()
+    (one,) = library.store.memories.mirrors()
     return one
 
 
@@ -144,8 +144,8 @@ def test_a_copy_that_was_stopped_anywhere_ends_like_one_that_was_not(
             there = [(row.number, row.memory) for row in opened.rows(limit=100)]
         ones = memories(library)
         assert sorted((one.number, one.memory) for one in ones) == sorted(there)
-        (source,) = library.store.remembered.sources({the_mirror(library).origin}, ("shown",))
-        assert {doc.path for doc in library.store.lookup.docs(source.id)} == {
+        (source,) = library.store.memories.sources({the_mirror(library).origin}, ("shown",))
+        assert {doc.path for doc in library.store.content.docs(source.id)} == {
             one.memory.key for one in ones
         }
         assert {one.source for one in ones} == {source.id}
@@ -506,7 +506,7 @@ def test_a_database_that_is_gone_is_not_answered_with_and_forgotten_after_a_whil
     assert copy(library) and len(memories(library)) == 1
     monkeypatch.setattr(mirror, "KEEP_SECONDS", -1)
     assert is_work(library) and copy(library)
-    assert memories(library) == [] and library.store.remembered.mirrors() == []
+    assert memories(library) == [] and library.store.memories.mirrors() == []
     monkeypatch.undo()
     monkeypatch.setenv("HOME", str(place.parent))
     database(place, "Pears").close()

@@ -265,7 +265,7 @@ def test_what_is_copied_and_what_is_not_answer_together(library, isolated, monke
     from families.memory.test_mirror import Impatient
 
     mirror.sync(library, cancel=Impatient(0))
-    assert len(library.store.remembered.mirrors()) == 1 and mirror.copied(library).left == 2
+    assert len(library.store.memories.mirrors()) == 1 and mirror.copied(library).left == 2
     found = ask(library, "zebra")
     assert sorted(titles(found)) == [
         "Zebra four",

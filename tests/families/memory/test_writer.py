@@ -56,7 +56,7 @@ def test_what_a_person_adds_is_approved_and_found_at_once(library):
         and one.memory.created
     )
     assert titles(ask(library, "blue lamp")) == ["Lamps are blue"]
-    assert library.store.remembered.citations(one.id)[0].path == "a.py"
+    assert library.store.memories.citations(one.id)[0].path == "a.py"
 
 
 def test_what_a_hook_or_an_import_brings_is_in_staging(library):
@@ -197,11 +197,11 @@ def test_many_are_one_step_however_many_transactions_they_take(library, monkeypa
     assert add_all(library, brought, dry=True).duplicates == 1 and memories(library) == []
     taken = add_all(library, brought, scope="dev")
     assert (len(taken.added), taken.duplicates) == (8, 1)
-    assert {decision.batch for decision in library.store.remembered.decisions(99)} == {
-        library.store.remembered.last_batch(not_by=HOOK)
+    assert {decision.batch for decision in library.store.memories.decisions(99)} == {
+        library.store.memories.last_batch(not_by=HOOK)
     }
     assert {memory.scope for memory in memories(library)} == {"dev"}
-    assert {one.actor for one in library.store.remembered.decisions(99)} == {IMPORT}
+    assert {one.actor for one in library.store.memories.decisions(99)} == {IMPORT}
 
 
 def test_what_another_process_writes_at_the_same_moment_is_one_memory(

@@ -65,7 +65,7 @@ class Team:
 
         perform(self.library, work, actor=person(), key=fresh_key(), action="test", payload="")
         self.library.follow()
-        self.seen.store.lookup.drop_recent()
+        self.seen.store.content.drop_recent()
         return made
 
     def change(self, record: Record[Any], **parts: object) -> None:

@@ -96,7 +96,7 @@ def test_the_note_of_a_supersession_is_checked_as_any_text(library):
 
 
 def test_a_secret_where_an_id_was_expected_is_not_told_again(library):
-    lookup = library.store.recorded
+    lookup = library.store.records
     with pytest.raises(InputError) as error:
         resolve_ref(lookup, SECRET, "thread")
     assert refused(error) == "RECORD_UNKNOWN"
@@ -187,4 +187,4 @@ def test_what_belongs_to_something_however_far_down_becomes_sensitive_with_it(li
         actor=person(),
         action="edit",
     )
-    assert library.store.recorded.get(ids)[ids[1]].body.sensitivity == "sensitive"
+    assert library.store.records.get(ids)[ids[1]].body.sensitivity == "sensitive"

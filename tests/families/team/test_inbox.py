@@ -143,7 +143,7 @@ def test_what_a_person_has_to_judge_waits_once_and_until_it_is_judged(library: L
 def test_a_judged_contradiction_leaves_no_reminder(library: Library) -> None:
     make(library, Artifact("Timeout of the payment gateway", "The timeout is 30 seconds."))
     make(library, Artifact("Timeout of the payment gateway", "The timeout is 10 seconds."), WRITER)
-    (link,) = library.store.recorded.select(RecordFilter(kinds=("link",), states=("candidate",)))
+    (link,) = library.store.records.select(RecordFilter(kinds=("link",), states=("candidate",)))
     assert types(library) == ["contradiction"]
     assert types(library, include=("notifications",)) == ["review_needed"]
     judge_link(library, link.id, True, actor=PERSON)
@@ -221,7 +221,7 @@ def test_only_ones_own_notifications_are_acknowledged_unless_one_may_edit(librar
         with pytest.raises(InputError) as raised:
             acknowledge(library, ids, actor=AGENT)
         assert raised.value.code == "RIGHTS_MISSING"
-    assert len(library.store.recorded.select(OPEN)) == 2
+    assert len(library.store.records.select(OPEN)) == 2
     assert acknowledge(library, [agents.id], actor=AGENT) == (agents.id,)
     with pytest.raises(InputError) as raised:
         acknowledge(library, [persons.id, "notif_01K00000000000000000000000"], actor=PERSON)
@@ -260,12 +260,12 @@ def test_a_draft_says_where_it_would_go(library: Library) -> None:
 def test_what_is_judged_or_done_leaves_nothing_open_that_nobody_sees(library: Library) -> None:
     make(library, Artifact("Timeout of the payment gateway", "The timeout is 30 seconds."))
     make(library, Artifact("Timeout of the payment gateway", "The timeout is 10 seconds."))
-    (link,) = library.store.recorded.select(RecordFilter(kinds=("link",), states=("candidate",)))
+    (link,) = library.store.records.select(RecordFilter(kinds=("link",), states=("candidate",)))
     task = make(library, Task("Measure it", assignees=("person",)), WRITER)
     judge_link(library, link.id, False, actor=PERSON)
     update_task(library, task.id, {"state": "done"}, actor=PERSON)
     # For who made the task
-    assert [one.body.type for one in library.store.recorded.select(OPEN)] == ["task_update"]
+    assert [one.body.type for one in library.store.records.select(OPEN)] == ["task_update"]
 
 
 def test_what_is_sensitive_is_marked_and_a_sensitive_comment_is_not_quoted(

@@ -40,7 +40,7 @@ def told(library: Library, recipient: str, state: str = "new") -> list[tuple[str
         kinds=("notification",), states=(state,), refs=(("recipient", recipient),)
     )
     return [
-        (one.body.type, one.body.about) for one in reversed(library.store.recorded.select(wanted))
+        (one.body.type, one.body.about) for one in reversed(library.store.records.select(wanted))
     ]
 
 
@@ -127,14 +127,14 @@ def test_a_task_is_told_to_who_has_it_who_follows_it_and_who_made_it(library: Li
         and told(library, "agent") == []
     )
     wanted = RecordFilter(kinds=("notification",), refs=(("recipient", "omar"),))
-    assert library.store.recorded.select(wanted)[0].body.reason.startswith(
+    assert library.store.records.select(wanted)[0].body.reason.startswith(
         "a task that you follow: it is in progress now"
     )
 
 
 def test_a_notification_says_why_and_is_as_private_as_what_it_is_about(library: Library) -> None:
     make(library, Thread("Raises", "@lena", sensitivity=SENSITIVE))
-    (one,) = library.store.recorded.select(RecordFilter(kinds=("notification",)))
+    (one,) = library.store.records.select(RecordFilter(kinds=("notification",)))
     assert (
         one.body.sensitivity == SENSITIVE and one.body.reason == "person mentioned you in a thread"
     )
@@ -145,5 +145,5 @@ def test_long_titles_and_line_breaks_fit(library: Library) -> None:
         return notice(step, "system_alert", "person", "thread_1", "x" * 500, "a\nb" * 400).id
 
     number = perform(library, work, actor=PERSON, key="s:1", action="test", payload="").result
-    body: Notification = library.store.recorded.get([number])[number].body
+    body: Notification = library.store.records.get([number])[number].body
     assert len(body.title) == 300 and len(body.reason) <= 500 and "\n" not in body.reason

@@ -533,8 +533,8 @@ def test_a_text_of_nothing_but_headings_is_cut_by_lines_and_found(library, headi
         Artifact("Limit", "", "of the lamp"),
     )
     lookup, sources = (
-        library.store.lookup,
-        [source.id for source in library.store.recorded.sources(("artifact",))],
+        library.store.content,
+        [source.id for source in library.store.records.sources(("artifact",))],
     )
     doc = lookup.doc(sources[0], headed.id)
     assert doc is not None
@@ -550,6 +550,6 @@ def test_a_long_text_with_many_sections_is_cut_by_its_headings(library):
         f"## Term {number}\n\nWhat it means, in a sentence or two.\n\n" for number in range(400)
     )
     (record,) = keep(library, Artifact("Glossary", "", sections))
-    (source,) = library.store.recorded.sources(("artifact",))
-    doc = library.store.lookup.doc(source.id, record.id)
-    assert doc is not None and len(library.store.lookup.symbols(doc.blob)) == 401
+    (source,) = library.store.records.sources(("artifact",))
+    doc = library.store.content.doc(source.id, record.id)
+    assert doc is not None and len(library.store.content.symbols(doc.blob)) == 401

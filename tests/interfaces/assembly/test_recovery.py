@@ -93,8 +93,7 @@ def said(settings: Settings) -> set[str]:
     """The titles of all memories."""
     with opened(settings) as library:
         return {
-            one.memory.title
-            for one in library.store.remembered.select(MemoryFilter(origins=(OWN,)))
+            one.memory.title for one in library.store.memories.select(MemoryFilter(origins=(OWN,)))
         }
 
 
@@ -103,7 +102,7 @@ def check_sound(settings: Settings) -> None:
     with opened(settings) as library:
         library.catch_up()
         assert library.store.check() == []
-        for one in library.store.remembered.select(MemoryFilter(origins=(OWN,))):
+        for one in library.store.memories.select(MemoryFilter(origins=(OWN,))):
             number = one.memory.title.split()[1]
             assert one.memory.text == memory_of(int(number)).text
         add(library, Memory("", "Written afterwards", text="The zeppelin landed."))
@@ -153,7 +152,7 @@ def test_a_snapshot_brings_back_memories_records_and_settings_and_that_can_be_un
         assert [hit.one.memory.title for hit in find(library, MemoryQuery("Thing 3")).hits][:1] == [
             "Thing 3"
         ]
-        assert library.store.recorded.count(record_model.RecordFilter()) == 2
+        assert library.store.records.count(record_model.RecordFilter()) == 2
     restore_snapshot(settings, done.before)
     assert len(said(settings)) == COUNT + 1
     assert "9s" in (home / "config.yml").read_text(encoding="utf-8")
@@ -189,12 +188,12 @@ def test_the_oldest_of_seven_snapshots_outlives_its_restore(settings):
 
 def test_a_home_that_was_put_back_compares_everything_with_its_core(settings):
     with opened(settings) as library:
-        library.store.truth.set({URL: "https://core.example"})
+        library.store.content.set({URL: "https://core.example"})
     snapshot = make_snapshot(settings.home / STORE_NAME, ASKED)
     assert snapshot is not None
     restore_snapshot(settings, snapshot)
     with opened(settings) as library:
-        assert (library.store.truth.get(URL), library.store.truth.get(RESYNC)) == (
+        assert (library.store.content.get(URL), library.store.content.get(RESYNC)) == (
             "https://core.example",
             "1",
         )
@@ -274,7 +273,7 @@ def test_the_newest_snapshot_fills_the_gaps(settings, damage: Damage):
     assert done.snapshot is not None
     assert said(settings) >= {memory_of(number).title for number in range(COUNT)}
     with opened(settings) as library:
-        assert library.store.recorded.count(record_model.RecordFilter()) == 2
+        assert library.store.records.count(record_model.RecordFilter()) == 2
 
 
 def test_a_snapshot_doubles_no_citation_and_brings_back_those_of_lost_memories(settings):

@@ -62,7 +62,7 @@ class CoreServer:
 
     def titles(self) -> set[str]:
         """Of all that it has."""
-        return {str(change.record.body.title) for change in self.ledger.recorded.changes(0, 1000)}
+        return {str(change.record.body.title) for change in self.ledger.records.changes(0, 1000)}
 
     def close(self) -> None:
         self.stop()

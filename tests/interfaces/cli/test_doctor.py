@@ -294,7 +294,7 @@ def test_vectors_with_lost_rows_are_told_and_built_anew(doctor, root):
         assert engine.holds()
         vectors = engine.store.indexes.vectors(engine.embedding.answering().stamp)
         vectors.remove(vectors.ids()[:1])
-        vectors.sync(engine.store.truth.seq())
+        vectors.sync(engine.store.content.seq())
     code, found, _ = doctor()
     assert (code, found["store"]["text"]) == (1, "vectors: 1 rows missing, 0 too many")
     assert doctor("--fix")[0] == 0

@@ -69,7 +69,7 @@ def test_what_hooks_bring_is_judged_too(censored):
         with pytest.raises(InputError) as refused:
             remember(library, HookNote("forbidden", text="x"))
         assert refused.value.code == "SENSITIVE_BLOCKED"
-        assert not library.store.remembered.by_key("")
+        assert not library.store.memories.by_key("")
 
 
 def test_a_plugin_that_can_not_be_used_is_named_with_how_to_turn_it_off(

@@ -46,7 +46,7 @@ def test_profiles_are_listed_with_the_one_that_counts(isolated, typed_line):
     (isolated.cortex / "profiles" / ".trash").mkdir(parents=True)
     work.mkdir()
     with closing(Store(work)) as store:
-        store.truth.set({"core.url": "https://core.example"})
+        store.content.set({"core.url": "https://core.example"})
     own, other = json.loads(typed_line("--profile", "work", "profile", "list", "--json")[1])[
         "profiles"
     ]

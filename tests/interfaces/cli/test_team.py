@@ -275,7 +275,7 @@ def test_a_thread_is_changed_archived_and_opened_again_and_its_comments_go_with_
     )
     assert answer(cortex, "thread", "edit", thread, "--untag", "A")["tags"] == ["b"]
     with opened() as library:
-        assert library.store.recorded.one(said).body.subcortex == auth
+        assert library.store.records.one(said).body.subcortex == auth
     assert cortex("thread", "edit", thread, "--title", "Lifetimes")[1] == "Nothing was changed.\n"
     assert answer(cortex, "thread", "archive", thread)["state"] == "archived"
     assert refusal(cortex, "thread", "comment", thread, "Late.")["code"] == "RECORD_INVALID"
@@ -753,7 +753,7 @@ def test_what_can_not_be_is_refused_with_what_is_allowed_and_writes_nothing(
     assert (error["code"], says in json.dumps(error)) == (code, True), error
     assert SECRET not in json.dumps(error)
     with opened() as library:
-        assert [one.id for one in library.store.recorded.select(RecordFilter())] == [auth]
+        assert [one.id for one in library.store.records.select(RecordFilter())] == [auth]
 
 
 @pytest.mark.parametrize(

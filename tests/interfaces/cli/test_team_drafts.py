@@ -69,7 +69,7 @@ def test_a_draft_is_looked_at_approved_published_and_told(cortex, thread):
     assert cortex("inbox", "done", told["id"][:20])[1] == "✓ Done with 1 notification\n"
     assert answer(cortex, "inbox", "--all")["entries"] == []
     with opened() as library:
-        deeds = library.store.recorded.deeds(comment["id"])
+        deeds = library.store.records.deeds(comment["id"])
         assert [(deed.actor, deed.action) for deed in deeds] == [("person", "approve_draft")]
 
 
@@ -207,7 +207,7 @@ def test_the_inbox_has_what_happened_what_to_do_and_what_to_judge(cortex, thread
 def test_what_can_not_be_is_refused(cortex, arguments, code):
     assert refusal(cortex, *arguments)["code"] == code
     with opened() as library:
-        assert library.store.recorded.count(RecordFilter()) == 0
+        assert library.store.records.count(RecordFilter()) == 0
 
 
 # -- where a project's contributions belong
@@ -229,7 +229,7 @@ def test_a_project_says_where_its_contributions_belong(cortex, shop, thread):
         "default_thread_id": thread,
     }
     with opened() as library:
-        where = route(library.store.recorded, load(shop, environment=environment()).families)
+        where = route(library.store.records, load(shop, environment=environment()).families)
     assert where.thread == thread
     _, out, _ = cortex("context", "show")
     assert f"Thread:     {thread}: Why do people get logged out?" in out

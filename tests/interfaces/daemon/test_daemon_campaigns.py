@@ -144,7 +144,7 @@ def compare_with_fresh(place: Place, known: list[str]) -> None:
     copy = place.root.parent / "copy"
     shutil.copytree(place.root, copy, ignore=shutil.ignore_patterns(".cortex"))
     with Engine(place.root, load(place.root, environment=environment)) as engine:
-        docs = {doc.path for doc in engine.store.lookup.docs(engine.source.id)}
+        docs = {doc.path for doc in engine.store.content.docs(engine.source.id)}
         assert {f"said/{word}.py" for word in known} <= docs
         assert engine.store.check() == []
         engine.index()
@@ -159,7 +159,7 @@ def contents(engine: Engine) -> tuple[set[tuple[str, int]], int, int]:
     page = engine.search(Query("lantern_first", mode=Mode.WORDS))
     assert page.hits[0].path == "said/lantern_first.py"
     return (
-        {(doc.path, doc.size) for doc in engine.store.lookup.docs(engine.source.id)},
+        {(doc.path, doc.size) for doc in engine.store.content.docs(engine.source.id)},
         page.docs,
         page.chunks,
     )

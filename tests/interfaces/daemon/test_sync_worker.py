@@ -80,7 +80,9 @@ def join(home: Path, url: str, token: str) -> None:
 def point_to(home: Path, url: str, token: str = "ctx_0_x") -> None:
     """As if a Core had been joined there."""
     with closing(Store(home)) as store:
-        store.truth.set({"core.url": url, "core.name": "ada", "core.epoch": "e", "core.view": "v"})
+        store.content.set(
+            {"core.url": url, "core.name": "ada", "core.epoch": "e", "core.view": "v"}
+        )
     (home / connecting.TOKEN_FILE).write_text(token, encoding="utf-8")
 
 

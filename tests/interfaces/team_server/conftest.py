@@ -1,4 +1,4 @@
-"""A Core in this process: a ledger, a hall over it, people with tokens, and a client for each of
+"""A Core in this process: a ledger, a replica over it, people with tokens, and a client for each of
 them.
 """
 
@@ -77,9 +77,11 @@ class Client:
 class Place:
     """A Core with everything around it."""
 
-    def __init__(self, settings: Settings, ledger: Ledger, hall: ReadReplica, clock: Clock) -> None:
-        self.settings, self.ledger, self.hall, self.clock = settings, ledger, hall, clock
-        self.app: App = make_app(hall, ledger, settings, clock=clock)
+    def __init__(
+        self, settings: Settings, ledger: Ledger, replica: ReadReplica, clock: Clock
+    ) -> None:
+        self.settings, self.ledger, self.replica, self.clock = settings, ledger, replica, clock
+        self.app: App = make_app(replica, ledger, settings, clock=clock)
         self.http = StraightClient(self.app)
 
     def person(
@@ -134,13 +136,13 @@ def open_place(settings: Settings, clock: Clock, folder: Path) -> Iterator[Calla
         (folder / "ledger").mkdir(exist_ok=True)
         ledger = open_ledger(url or f"sqlite:///{folder / 'ledger'}")
         try:
-            hall = ReadReplica(
+            replica = ReadReplica(
                 settings, ledger, directory or folder / "ledger", embedders=Embedders(None)
             )
         except BaseException:
             ledger.close()
             raise
-        place = Place(settings, ledger, hall, clock)
+        place = Place(settings, ledger, replica, clock)
         place.http.__enter__()
         opened.append(place)
         return place
@@ -148,7 +150,7 @@ def open_place(settings: Settings, clock: Clock, folder: Path) -> Iterator[Calla
     yield open_one
     for one in reversed(opened):
         one.http.__exit__(None, None, None)
-        one.hall.close()
+        one.replica.close()
         one.ledger.close()
 
 

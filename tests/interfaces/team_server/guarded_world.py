@@ -152,7 +152,7 @@ class World:
 
     def kept(self, number: str) -> Any:
         """What a record says."""
-        record = self.place.ledger.recorded.one(number)
+        record = self.place.ledger.records.one(number)
         assert record is not None
         return record.body
 
@@ -243,10 +243,10 @@ def open_world(folder: Path) -> Iterator[World]:
     (folder / "ledger").mkdir()
     with ExitStack() as stack:
         ledger = stack.enter_context(open_ledger(f"sqlite:///{folder / 'ledger'}"))
-        hall = stack.enter_context(
+        replica = stack.enter_context(
             ReadReplica(settings, ledger, folder / "ledger", embedders=Embedders(None))
         )
-        place = Place(settings, ledger, hall, Clock())
+        place = Place(settings, ledger, replica, Clock())
         stack.enter_context(place.http)
         world = World(place)
         furnish(world)
@@ -387,7 +387,7 @@ def _cross(world: World) -> None:
 
 def _take_stock(world: World) -> None:
     """Notifications, and the links of what seems to contradict, are made on the way."""
-    for kept in world.place.ledger.recorded.changes(0, 100_000):
+    for kept in world.place.ledger.records.changes(0, 100_000):
         record = kept.record
         if record.id in world.planted:
             continue

@@ -65,7 +65,7 @@ class Team:
             self.ledger, name, tier, sensitive, {"*": True} if grants is None else grants
         )
         library = self.home_of(name)
-        library.store.truth.set({"core.url": "https://core.example"})
+        library.store.content.set({"core.url": "https://core.example"})
         self.homes[name] = Home(self, name, library)
         return self.homes[name]
 
@@ -74,7 +74,7 @@ class Team:
 
     def viewer(self, principal: Principal) -> Viewer:
         return viewer_of(
-            principal, self.ledger.recorded.select(RecordFilter(kinds=("subcortex",)), 1_000)
+            principal, self.ledger.records.select(RecordFilter(kinds=("subcortex",)), 1_000)
         )
 
     def accept(self, principal: Principal, action: Action) -> Accepted:
@@ -87,11 +87,11 @@ class Team:
 
     def records(self) -> dict[str, Record[Any]]:
         return {
-            change.record.id: change.record for change in self.ledger.recorded.changes(0, 100_000)
+            change.record.id: change.record for change in self.ledger.records.changes(0, 100_000)
         }
 
     def sees(self, viewer: Viewer, record: Record[Any]) -> bool:
-        lookup = self.ledger.recorded
+        lookup = self.ledger.records
         return sees(viewer, record, lambda ref: lookup.one(ref) or by_slug(lookup, ref))
 
 
@@ -130,7 +130,7 @@ class Home:
     def pull(self) -> None:
         """Take all that is new."""
         viewer = self.team.viewer(self.principal)
-        news = self.team.ledger.recorded.changes(self.cursor, 100_000)
+        news = self.team.ledger.records.changes(self.cursor, 100_000)
         self._apply([one for one in news if self.team.sees(viewer, one.record)])
         self.cursor = max((one.change for one in news), default=self.cursor)
 
@@ -141,7 +141,7 @@ class Home:
 
     def bodies(self) -> dict[str, Body]:
         """All that is here, as it is called at the Core."""
-        told = self.library.store.recorded.changes(0, 100_000)
+        told = self.library.store.records.changes(0, 100_000)
         return {one.record.id: renamed(one.record, outward(self.name)).body for one in told}
 
     def _apply(self, records: Any, settle: int | None = None) -> None:

@@ -138,7 +138,7 @@ def test_strangers_shut_nobody_out_who_has_a_token_whether_or_not_it_was_seen_be
     ada = place.person("ada", 4)
     guess = {"Authorization": "Bearer ctx_abc_def"}
     # As after a start: nobody was here yet
-    app = make_app(place.hall, place.ledger, settings, clock=clock)
+    app = make_app(place.replica, place.ledger, settings, clock=clock)
     with StraightClient(app) as http:
         for headers in ({}, {}, {}, guess):
             http.get("/api/v2/me", headers=headers)

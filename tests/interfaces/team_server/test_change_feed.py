@@ -128,7 +128,7 @@ def test_of_another_history_nothing_is_told_before_it_is_followed(in_postgres, m
         raise StoreError("STORE_IO", "the disk is full")
 
     with monkeypatch.context() as patched:
-        patched.setattr(in_postgres.hall.back.store.records, "apply", full)
+        patched.setattr(in_postgres.replica.back.store.records, "apply", full)
         for method, path, body in (
             ("GET", "/sync/deltas", None),
             ("POST", "/sync/visible", {"ids": titles}),

@@ -51,7 +51,7 @@ class Place:
 
     def kind(self, kind: str, recipient: str) -> list[str]:
         wanted = RecordFilter(kinds=(kind,), refs=(("recipient", recipient),), states=("new",))
-        return [one.id for one in self.library.store.recorded.select(wanted)]
+        return [one.id for one in self.library.store.records.select(wanted)]
 
 
 Deed = Callable[[Place, Actor], Any]
@@ -232,11 +232,11 @@ def test_all_that_was_done_before_there_was_a_core_is_uploaded_once_and_says_the
     url = request.getfixturevalue("database") if kind == "postgresql" else ""
     with open_team(tmp_path, url) as team:
         ada = team.home("ada")
-        ada.library.store.truth.set({"core.url": ""})
+        ada.library.store.content.set({"core.url": ""})
         place = Place(ada.library, {})
         for _, deed in BY_PERSON:
             deed(place, Actor(PERSON, 4))
-        ada.library.store.truth.set({"core.url": "https://core.example"})
+        ada.library.store.content.set({"core.url": "https://core.example"})
         assert ada.actions() == [] and upload(ada) > 0
         before = without_others(ada.bodies())
         assert [one.error and one.error.message for one in ada.flush()] == [None]

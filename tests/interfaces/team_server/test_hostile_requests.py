@@ -96,7 +96,7 @@ def refused(answer: tuple[int, dict[str, str], str], *statuses: int) -> dict[str
 
 
 def nothing_is_there(place: Any) -> bool:
-    return place.ledger.recorded.last_change() == 0
+    return place.ledger.records.last_change() == 0
 
 
 NUMBERS = [

@@ -164,8 +164,8 @@ def test_what_a_directory_has_is_judged_the_same(place: Place, ada: Client):
 def test_what_becomes_private_while_somebody_comes_to_read_it_is_not_told(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ):
-    hidden, hall = Hidden(place, ""), place.hall
-    come, left = hall.as_, [1]
+    hidden, replica = Hidden(place, ""), place.replica
+    come, left = replica.as_, [1]
 
     @contextmanager
     def come_late(viewer: Any) -> Iterator[Any]:
@@ -177,13 +177,13 @@ def test_what_becomes_private_while_somebody_comes_to_read_it_is_not_told(
                 key="hide",
                 action="hide",
                 payload="",
-                wording=wording(hall.settings),
+                wording=wording(replica.settings),
             )
             assert step.replayed is False
-            hall.keep_up()
+            replica.keep_up()
         with come(viewer) as visit:
             yield visit
 
-    monkeypatch.setattr(hall, "as_", come_late)
+    monkeypatch.setattr(replica, "as_", come_late)
     response = hidden.eve.ask("GET", f"/threads/{hidden.thread}")
     assert not left and response.status_code == 404 and "salaries" not in response.text

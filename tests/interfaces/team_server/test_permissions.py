@@ -370,7 +370,7 @@ def test_an_inbox_has_what_its_owner_may_see(world, reader, name):
 
 
 def _is_due(world: World, number: str) -> bool:
-    record = world.place.ledger.recorded.one(number)
+    record = world.place.ledger.records.one(number)
     return record is not None and bool(record.body.review_by)
 
 

@@ -191,7 +191,7 @@ def test_a_home_may_send_what_the_table_says_and_an_agent_no_more_than_tier_2(
     rank = min(tier, 2) if actor == "agent" else tier
     for least, kind, before, after in CHANGES:
         number = fresh(ada, kind) if before is not None else ""
-        kept = body_to(place.ledger.recorded.one(number).body) if number else {}
+        kept = body_to(place.ledger.records.one(number).body) if number else {}
         if before is not None:
             before, after = kept, {**kept, **after}
         sent = change(kind, filled(ada, after, tier=str(tier)), before, number, actor)
@@ -409,7 +409,7 @@ def _hidden(world: World, name: str) -> dict[str, Any]:
     away = {one.id for one in world.planted.values() if not one.is_for(name)}
     return {
         one.record.id: one
-        for one in world.place.ledger.recorded.changes(0, 100_000)
+        for one in world.place.ledger.records.changes(0, 100_000)
         if one.record.id in away
     }
 
@@ -469,7 +469,7 @@ def test_what_is_hidden_is_neither_changed_nor_told_by_its_id(world, name, where
         if kind == "subcortex" and where.rstrip("!") not in ("vault",):
             continue
         one = world.of(kind, where)
-        kept = next(row for row in world.place.ledger.recorded.kept([one.id]))
+        kept = next(row for row in world.place.ledger.records.kept([one.id]))
         body = body_to(kept.record.body)
         for before_body, after in (
             (None, body),
@@ -556,7 +556,7 @@ def test_what_others_should_hear_is_not_uploaded(world, type):
     }
     sent = change("notification", body)
     assert flush(world.clients["root"], action(sent, name="upload"))["records"] == []
-    assert world.place.ledger.recorded.one(sent["id"]) is None
+    assert world.place.ledger.records.one(sent["id"]) is None
 
 
 def test_a_home_without_a_clock_is_not_from_the_future(world):

@@ -1,4 +1,4 @@
-"""The hall: it follows its ledger, shows nothing to nobody, refuses directories of others, and goes
+"""The replica: it follows its ledger, shows nothing to nobody, refuses directories of others, and goes
 on where it can't follow.
 """
 
@@ -23,29 +23,29 @@ from cortex.interfaces.team_server.read_replica import EPOCH, ReadReplica
 ALL = Viewer("ada", 4, True, frozenset({"*"}), frozenset({"*"}))
 
 
-def titles(hall: ReadReplica) -> list[str]:
-    hall.refresh()
-    with hall.as_(ALL):
+def titles(replica: ReadReplica) -> list[str]:
+    replica.refresh()
+    with replica.as_(ALL):
         return [
-            one.body.title for one in hall.store.recorded.select(RecordFilter(kinds=("thread",)))
+            one.body.title for one in replica.store.records.select(RecordFilter(kinds=("thread",)))
         ]
 
 
 def test_without_a_visitor_nothing_is_seen_and_nothing_written(place, ada):
     ada.post("/threads", {"title": "a"})
-    assert place.hall.store.recorded.select(RecordFilter()) == []
+    assert place.replica.store.records.select(RecordFilter()) == []
     with pytest.raises(StoreError, match="nobody is there"):
-        create(place.hall, Thread("b"), actor=person())
-    assert titles(place.hall) == ["a"]
+        create(place.replica, Thread("b"), actor=person())
+    assert titles(place.replica) == ["a"]
 
 
 def test_damaged_words_are_built_anew_while_the_core_answers(place, ada):
     thread = ada.post("/threads", {"title": "How often do we retry?"})
     assert ada.post("/search", {"query": "retry"})["results"][0]["id"] == thread["id"]
-    (words,) = place.hall.store.directory.glob("words-*")
+    (words,) = place.replica.store.directory.glob("words-*")
     (words / "damaged").touch()  # as another process says that it failed there
     assert ada.post("/search", {"query": "retry"})["results"][0]["id"] == thread["id"]
-    assert place.hall.back.store.check() == [] and not words.exists()
+    assert place.replica.back.store.check() == [] and not words.exists()
 
 
 def test_two_halls_do_not_share_a_directory(place, open_place, settings, folder):
@@ -57,7 +57,7 @@ def test_a_home_that_belongs_to_a_core_is_none(settings, folder):
     (folder / "home").mkdir()
     ledger = open_ledger(f"sqlite:///{folder / 'home'}")
     store = Store(folder / "home")
-    store.truth.set({"core.url": "https://core.example"})
+    store.content.set({"core.url": "https://core.example"})
     store.close()
     with pytest.raises(StoreError, match="something else"):
         ReadReplica(settings, ledger, folder / "home", embedders=Embedders(None))
@@ -89,7 +89,7 @@ def test_what_is_in_a_database_is_read_and_found_in_a_replica_at_once(away):
         "create_artifact",
     ]
     told = [one["kind"] for one in bob.get("/sync/deltas")["updates"]]
-    assert told == ["comment", "thread", "notification", "artifact"] and away.hall.lag() == 0
+    assert told == ["comment", "thread", "notification", "artifact"] and away.replica.lag() == 0
     ada.refused(400, "VALIDATION_ERROR", ada.ask("POST", "/threads", {"title": "a\x00"}))
     ada.refused(404, "NOT_FOUND", ada.ask("GET", "/threads/%00"))
     assert ada.ask("GET", "/threads", params={"author": "\x00"}).status_code in (200, 400)
@@ -101,20 +101,20 @@ def test_what_another_process_writes_is_followed_and_another_history_built_anew(
     ada = away.person("ada", 4)
     ada.post("/threads", {"title": "before"})
     other = open_place(database, folder / "other")
-    assert titles(other.hall) == ["before"]
+    assert titles(other.replica) == ["before"]
     ada.post("/threads", {"title": "after"})
-    assert titles(other.hall) == ["after", "before"]
+    assert titles(other.replica) == ["after", "before"]
     away.ledger.renew_epoch()
-    assert titles(other.hall) == ["after", "before"]
-    assert other.hall.back.store.truth.get(EPOCH) == away.ledger.epoch()
+    assert titles(other.replica) == ["after", "before"]
+    assert other.replica.back.store.content.get(EPOCH) == away.ledger.epoch()
     assert ada.post("/search", {"query": "after"})["results"]
 
 
 def test_a_damaged_replica_is_filled_anew(away, open_place, database, folder):
     away.person("ada", 4).post("/threads", {"title": "kept"})
-    open_place(database, folder / "other").hall.close()
+    open_place(database, folder / "other").replica.close()
     (folder / "other" / "cortex.db").write_bytes(b"garbage" * 1000)
-    assert titles(open_place(database, folder / "other").hall) == ["kept"]
+    assert titles(open_place(database, folder / "other").replica) == ["kept"]
 
 
 def go_back(database: str, change: int) -> None:
@@ -139,14 +139,14 @@ def test_a_database_that_was_put_back_is_noticed_and_begins_another_history_once
     ada = away.person("ada", 4)
     for title in ("one", "two", "three"):
         ada.post("/threads", {"title": title})
-    assert titles(other.hall) == ["three", "two", "one"]
+    assert titles(other.replica) == ["three", "two", "one"]
     epoch = away.ledger.epoch()
     go_back(database, 1)
     ada.post("/threads", {"title": "new"})
-    assert titles(away.hall) == ["new", "one"] and away.hall.lag() == 0
+    assert titles(away.replica) == ["new", "one"] and away.replica.lag() == 0
     renewed = away.ledger.epoch()
     assert renewed != epoch and away.ledger.renew_epoch(epoch) == renewed
-    assert titles(other.hall) == ["new", "one"] and other.ledger.epoch() == renewed
+    assert titles(other.replica) == ["new", "one"] and other.ledger.epoch() == renewed
 
 
 def test_a_database_that_was_put_back_while_nobody_followed_is_noticed_at_the_start(
@@ -174,12 +174,12 @@ def test_a_database_that_lost_what_another_core_wrote_past_since_is_noticed(
 ):
     other = open_place(database, folder / "other")
     write_past(away.ledger, "one", "lost", "lost, too")
-    assert titles(away.hall) == titles(other.hall) == ["lost, too", "lost", "one"]
+    assert titles(away.replica) == titles(other.replica) == ["lost, too", "lost", "one"]
     go_back(database, 1)
     new = [f"new {number}" for number in range(written)]
     write_past(other.ledger, *new)  # before any of the two has looked
-    assert titles(away.hall) == titles(other.hall) == [*new[::-1], "one"]
-    assert away.hall.lag() == other.hall.lag() == 0
+    assert titles(away.replica) == titles(other.replica) == [*new[::-1], "one"]
+    assert away.replica.lag() == other.replica.lag() == 0
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
@@ -191,16 +191,16 @@ def test_a_ledger_where_nothing_happens_is_asked_for_one_number_only(
     asked: list[str] = []
     monkeypatch.setattr(Ledger, "remembers", lambda self, witness: asked.append(witness) or True)
     for number in range(3):  # of what is no record, too
-        place.hall.take_over()
+        place.replica.take_over()
         asked.clear()
-        place.hall.take_over()
-        place.hall.keep_up()
+        place.replica.take_over()
+        place.replica.keep_up()
         assert not asked
         place.person(f"p{number}", 1)
 
 
 def write_past(ledger: Ledger, *titles: str) -> None:
-    """Write threads, and have no hall hear of it."""
+    """Write threads, and have no replica hear of it."""
     for title in titles:
         ledger.records.perform(
             lambda step, title=title: step.make(new_id(Thread), Thread(title)).id,
@@ -217,10 +217,10 @@ def test_a_replica_is_not_made_of_what_is_something_else(away, settings, folder)
     assert store is not None
     store.close()
     ledger = open_ledger(f"sqlite:///{folder / 'mine'}")
-    hall = ReadReplica(settings, ledger, folder / "mine", embedders=Embedders(None))
-    with hall.as_(ALL):
-        create(hall, Thread("mine"), actor=person())
-    hall.close()
+    replica = ReadReplica(settings, ledger, folder / "mine", embedders=Embedders(None))
+    with replica.as_(ALL):
+        create(replica, Thread("mine"), actor=person())
+    replica.close()
     ledger.close()
     with pytest.raises(StoreError, match="something else"):
         ReadReplica(settings, away.ledger, folder / "mine", embedders=Embedders(None))
@@ -236,7 +236,7 @@ def test_where_the_replica_can_not_follow_reading_goes_on_and_a_write_is_tried_a
     def fail(*rest, **more):
         raise full
 
-    records = away.hall.back.store.records
+    records = away.replica.back.store.records
     monkeypatch.setattr(records, "apply", fail)
     response = ada.ask("POST", "/threads", {"title": "after"}, key="one")
     assert response.status_code == 503 and response.headers["Retry-After"] == "1"
@@ -251,7 +251,7 @@ def test_where_the_words_can_not_follow_what_was_written_is_read(place, ada, mon
     def fail(*rest, **more):
         raise FileError("DISK_FULL", "the disk is full")
 
-    monkeypatch.setattr(place.hall.back.embedding, "catch_up", fail)
+    monkeypatch.setattr(place.replica.back.embedding, "catch_up", fail)
     thread = ada.post("/threads", {"title": "late"})
     assert ada.get(f"/threads/{thread['id']}")["title"] == "late"
     assert ada.post("/search", {"query": "nothing says this"}).get("results", []) == []
@@ -262,8 +262,8 @@ def test_where_the_words_can_not_follow_what_was_written_is_read(place, ada, mon
 def test_what_a_link_to_code_names_is_not_looked_for_on_the_server(place, folder):
     (folder / "secret.txt").write_text("anything", encoding="utf-8")
     link = CodeLink("secret.txt", root=str(folder), file_hash="00" * 16)
-    with place.hall.as_(ALL):
-        create(place.hall, Thread("Files", code_links=(link,)), actor=person())
+    with place.replica.as_(ALL):
+        create(place.replica, Thread("Files", code_links=(link,)), actor=person())
     ada = place.person("ada", 4)
     assert ada.post("/search", {"query": "files"})["results"][0].get("warnings") is None
     row = ada.get("/threads")[0]
@@ -278,7 +278,7 @@ def test_who_may_see_what_follows_at_once_where_the_words_can_not(place, ada, mo
     ada.post("/subcortexes", {"slug": "plans", "name": "Plans"})
     ada.post("/threads", {"title": "a", "subcortex_id": "plans"})
     assert len(bob.get("/threads")) == 1
-    monkeypatch.setattr(place.hall.back.embedding, "catch_up", fail)
+    monkeypatch.setattr(place.replica.back.embedding, "catch_up", fail)
     ada.patch("/subcortexes/plans", {"visibility": "private"})
     assert bob.get("/threads") == [] == bob.get("/subcortexes")
 
@@ -304,8 +304,8 @@ def test_whoever_reads_and_asks_how_it_is_does_not_wait_for_those_who_write(away
 
 
 def test_what_every_search_needs_is_fetched_before_anybody_asks_and_shown_to_nobody(place, ada):
-    place.hall.warm()  # there is nothing yet
+    place.replica.warm()  # there is nothing yet
     ada.post("/threads", {"title": "Anything at all", "body_md": "Anything."})
-    place.hall.warm()
-    assert not place.hall.store.recorded.has()
+    place.replica.warm()
+    assert not place.replica.store.records.has()
     assert len(ada.post("/search", {"query": "anything"})["results"]) == 1

@@ -117,7 +117,7 @@ def test_at_a_signal_what_is_under_way_is_answered_and_nothing_is_left(folder):
         lines = [json.loads(line) for line in log.splitlines()]
         assert [line["status"] for line in lines if line.get("route") == "/api/v2/threads"] == [201]
     with open_ledger(f"sqlite:///{folder}") as ledger:
-        assert ledger.recorded.last_change() == 1
+        assert ledger.records.last_change() == 1
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="nothing makes a certificate here")

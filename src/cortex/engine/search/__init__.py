@@ -34,7 +34,14 @@ from cortex.engine.search.retrieval import (
     weigh_words,
 )
 from cortex.engine.search.snippets import SnippetGroup, cut_snippet, merge, opening_of
-from cortex.engine.store import ChunkLocation, LexicalIndex, Lookup, SearchFilter, Store, stem_of
+from cortex.engine.store import (
+    ChunkLocation,
+    ContentQueries,
+    LexicalIndex,
+    SearchFilter,
+    Store,
+    stem_of,
+)
 
 __all__ = [
     "BELOW_THRESHOLD",
@@ -127,8 +134,8 @@ def _search(
         masses = _weigh_words(store, lexical, plan.parsed, scope)
         candidates = _retrieve(store, lexical, scope, plan, masses)
         _check_time(cancel, deadline)
-        texts = _Texts(store.lookup)
-        ranked = _rank(candidates, plan, texts, _recency(store.lookup, scope.sources), masses)
+        texts = _Texts(store.content)
+        ranked = _rank(candidates, plan, texts, _recency(store.content, scope.sources), masses)
         _check_time(cancel, deadline)
         calibrate(ranked, plan.parsed, _calibrated_mode(plan))
         selected = _select(store, ranked, plan, texts)
@@ -189,11 +196,11 @@ def _resolve_scope(
     source_ids = tuple(source.id for source in sources)
     if query.path:
         below = frozenset(
-            doc.id for source_id in source_ids for doc in store.lookup.docs(source_id, query.path)
+            doc.id for source_id in source_ids for doc in store.content.docs(source_id, query.path)
         )
         docs = below if docs is None else docs & below
     return SearchFilter(
-        source_ids, query.extensions, query.languages, docs, store.lookup.are_all(source_ids)
+        source_ids, query.extensions, query.languages, docs, store.content.are_all(source_ids)
     )
 
 
@@ -232,7 +239,7 @@ def _weight_of(candidates: Collection[Candidate], parsed: Parsed) -> float:
     return features.semantic_weight(weights_of(parsed.classes, parsed.corpus).meaning, best)
 
 
-def _recency(lookup: Lookup, source_ids: Sequence[int]) -> Mapping[str, int]:
+def _recency(lookup: ContentQueries, source_ids: Sequence[int]) -> Mapping[str, int]:
     """Recently changed paths of a single source; histories of several can't be compared."""
     return lookup.recency(source_ids[0]) if len(source_ids) == 1 else {}
 
@@ -351,7 +358,7 @@ def _text_of(
 class _Texts:
     """Texts of chunks; each blob is unpacked once per answer."""
 
-    def __init__(self, lookup: Lookup) -> None:
+    def __init__(self, lookup: ContentQueries) -> None:
         self._lookup = lookup
         self._blobs: dict[int, str] = {}
 

@@ -55,7 +55,7 @@ def boost_neighbors(
         key=lambda pair: -round(candidates[pair].words + candidates[pair].covers ** 2, 4),
     )[:STRONG]
     docs = list(dict.fromkeys(doc for doc, _ in strong))
-    neighbours = store.remembered.neighbours(docs, narrow.sources, len(BEFORE))
+    neighbours = store.memories.neighbours(docs, narrow.sources, len(BEFORE))
     neighbours = [
         neighbour for neighbour in neighbours if narrow.docs is None or neighbour.doc in narrow.docs
     ]
@@ -98,7 +98,7 @@ def _add_short_neighbours(
     scores = {
         (doc, chunk): score / best for doc, chunk, score in words.search(terms, within, len(new))
     }
-    for pair, place in store.lookup.places(new).items():
+    for pair, place in store.content.places(new).items():
         candidates[pair] = Candidate(place, scores.get(pair, 0.0))
 
 

@@ -17,7 +17,14 @@ from cortex.engine.search.features import Candidate
 from cortex.engine.search.neighbor_boost import boost_neighbors
 from cortex.engine.search.query_classes import TOLD, Corpus, weights_of
 from cortex.engine.search.query_parser import Parsed
-from cortex.engine.store import LexicalIndex, LexicalTerm, Lookup, SearchFilter, Store, extension_of
+from cortex.engine.store import (
+    ContentQueries,
+    LexicalIndex,
+    LexicalTerm,
+    SearchFilter,
+    Store,
+    extension_of,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -85,14 +92,14 @@ def find_by_words(
     matched, best = ({}, 1.0) if words is None else _by_words(words, narrow, terms)
     covered, rest_coverage = ({}, 0.0) if words is None else _by_coverage(words, narrow, masses)
     weights = weights_of(parsed.classes, parsed.corpus)
-    defined = _by_definition(store.lookup, words, narrow, parsed) if weights.definition else {}
-    joined = _by_joined_words(store.lookup, narrow, parsed) if weights.joined else {}
+    defined = _by_definition(store.content, words, narrow, parsed) if weights.definition else {}
+    joined = _by_joined_words(store.content, narrow, parsed) if weights.joined else {}
     # Memories and records are no files.
-    located = {} if parsed.corpus in TOLD else _by_place(store.lookup, narrow, parsed)
+    located = {} if parsed.corpus in TOLD else _by_place(store.content, narrow, parsed)
     pairs = list(
         dict.fromkeys([*matched, *list(covered)[:COVER_DEPTH], *defined, *joined, *located])
     )
-    places = store.lookup.places(pairs)
+    places = store.content.places(pairs)
     candidates: dict[Pair, Candidate] = {}
     is_unfiltered = not (narrow.extensions or narrow.languages or narrow.docs is not None)
     for pair in pairs:
@@ -133,15 +140,15 @@ def add_by_meaning(
     near = _nearest(store, vectors, narrow, query, NEAR_DEPTH if candidates else DEPTH)
     pairs = [
         pair
-        for pair in store.lookup.places_of_chunks(narrow.sources, list(near))
+        for pair in store.content.places_of_chunks(narrow.sources, list(near))
         if pair not in candidates
     ]
     others = np.array([chunk for _, chunk in candidates if chunk not in near], dtype=np.int64)
     near |= vectors.cosines(query, others)
     candidates |= {
-        pair: Candidate(place, words=0.0) for pair, place in store.lookup.places(pairs).items()
+        pair: Candidate(place, words=0.0) for pair, place in store.content.places(pairs).items()
     }
-    ranges = store.lookup.ranges({candidate.place.doc.blob for candidate in candidates.values()})
+    ranges = store.content.ranges({candidate.place.doc.blob for candidate in candidates.values()})
     # A file of a single chunk has the chunk's own cosine.
     longer = {blob: ends for blob, ends in ranges.items() if ends[0] < ends[1]}
     files = dict(zip(longer, vectors.cosines_of_ranges(query, list(longer.values())), strict=True))
@@ -174,14 +181,14 @@ def _nearest(
         if most > LONGER * depth:
             break
         longer = dict(vectors.search(query, most))
-        kept = _within(store.lookup, narrow, list(longer))
+        kept = _within(store.content, narrow, list(longer))
         # Enough of them, or all there are.
         if len(kept) >= depth or len(longer) < most:
             return {chunk: longer[chunk] for chunk in kept[:depth]}
     return dict(vectors.search(query, depth, store.indexes.sets.chunks_within(narrow)))
 
 
-def _within(lookup: Lookup, narrow: SearchFilter, chunks: Sequence[int]) -> list[int]:
+def _within(lookup: ContentQueries, narrow: SearchFilter, chunks: Sequence[int]) -> list[int]:
     """Allowed chunks among these."""
     pairs = lookup.places_of_chunks(narrow.sources, chunks)
     if narrow.extensions or narrow.languages or narrow.docs is not None:
@@ -245,7 +252,7 @@ def _by_coverage(
 
 
 def _by_definition(
-    lookup: Lookup, words: LexicalIndex | None, narrow: SearchFilter, parsed: Parsed
+    lookup: ContentQueries, words: LexicalIndex | None, narrow: SearchFilter, parsed: Parsed
 ) -> Strengths:
     """Chunks that define a name of the query.
 
@@ -284,14 +291,14 @@ def _by_definition(
     )
 
 
-def _by_joined_words(lookup: Lookup, narrow: SearchFilter, parsed: Parsed) -> Strengths:
+def _by_joined_words(lookup: ContentQueries, narrow: SearchFilter, parsed: Parsed) -> Strengths:
     return _strongest(
         ((definition.doc, definition.chunk), 1.0, definition.name)
         for definition in lookup.definitions(narrow.sources, parsed.joined)
     )
 
 
-def _by_place(lookup: Lookup, narrow: SearchFilter, parsed: Parsed) -> Strengths:
+def _by_place(lookup: ContentQueries, narrow: SearchFilter, parsed: Parsed) -> Strengths:
     """Chunks at the files and lines that the query names; without a line the first chunk."""
     strengths: list[tuple[Pair, float, str]] = []
     for path, line in parsed.places:

@@ -26,7 +26,12 @@ from cortex.base.visibility import Viewer
 from cortex.engine.store.connections import Connected, Connections, translated
 from cortex.engine.store.content.chunk_entries import Entries, Held, Update
 from cortex.engine.store.content.folders import DOCUMENTS, Folder, Folders
-from cortex.engine.store.content.queries import ChunkLocation, Counts, DefinitionSite, Lookup
+from cortex.engine.store.content.queries import (
+    ChunkLocation,
+    ContentQueries,
+    Counts,
+    DefinitionSite,
+)
 from cortex.engine.store.content.redactions import Redactions
 from cortex.engine.store.content.writer import ContentChange, ContentStore, Known
 from cortex.engine.store.index.lexical import (
@@ -51,7 +56,7 @@ from cortex.engine.store.memories.filters import MemoryFilter
 from cortex.engine.store.memories.queries import (
     Decision,
     Judgement,
-    MemoryLookup,
+    MemoryQueries,
     MemoryRanking,
     Mirror,
     Neighbour,
@@ -67,7 +72,7 @@ from cortex.engine.store.records.outbox_rows import OutboxEntry, RecordChange
 from cortex.engine.store.records.queries import (
     AuditEntry,
     RecordHeader,
-    RecordLookup,
+    RecordQueries,
     VersionedRecord,
 )
 from cortex.engine.store.records.row_reader import kind_of_id
@@ -88,6 +93,7 @@ __all__ = [
     "AuditEntry",
     "ChunkLocation",
     "ContentChange",
+    "ContentQueries",
     "Counts",
     "Decision",
     "DefinitionSite",
@@ -103,10 +109,9 @@ __all__ = [
     "Known",
     "LexicalIndex",
     "LexicalTerm",
-    "Lookup",
     "Memories",
     "MemoryFilter",
-    "MemoryLookup",
+    "MemoryQueries",
     "MemoryRanking",
     "MemoryVerdict",
     "Mirror",
@@ -121,7 +126,7 @@ __all__ = [
     "QdrantCollection",
     "RecordChange",
     "RecordHeader",
-    "RecordLookup",
+    "RecordQueries",
     "RecordTextExtractor",
     "RecordTransaction",
     "Records",
@@ -207,20 +212,17 @@ class Store:
             elif not current:
                 with self._connections.write() as connection:
                     _prepare(connection, path, shelved)
-            self.truth = ContentStore(self._connections)
             redactions = Redactions(self._connections)
+            self.content = ContentStore(self._connections, redactions)
             self.paid = EmbeddingCache(self._connections, redactions)
-            self.indexes = Indexes(directory, self._connections, self.truth, self.paid, qdrant)
+            self.indexes = Indexes(directory, self._connections, self.content, self.paid, qdrant)
         except BaseException:
             self._connections.close()
             raise
-        self.lookup = Lookup(self._connections, redactions)
         self.entries = Entries(self._connections)
         self.folders = Folders(self._connections)
         self.memories = Memories(self._connections)
-        self.remembered = MemoryLookup(self._connections)
-        self.records = Records(self._connections, shelved=shelved)
-        self.recorded = RecordLookup(self._connections, lambda: self._connections.viewer)
+        self.records = Records(self._connections, lambda: self._connections.viewer, shelved=shelved)
         self.outbox = Outbox(self._connections)
         self.lease = Lease(directory, folder, wanted=not read_only)
         self.log = OperationLog(self._connections)
@@ -259,7 +261,7 @@ class Store:
         often.
         """
         # Keep a reference: another thread may replace `_totals` meanwhile.
-        seq, known = self.truth.seq(), self._totals
+        seq, known = self.content.seq(), self._totals
         # Adding up hundreds of sources takes a twentieth of a search, which asks three times.
         if known[0] == seq and sources in known[1]:
             return known[1][sources]
@@ -271,7 +273,7 @@ class Store:
         ]
         exact = not due or not self._are_counts_valid(sources, due, now)
         if due and exact:
-            counted = self.lookup.counts_of(due)
+            counted = self.content.counts_of(due)
             until = now + COUNT_TIMES * (time.monotonic() - now)
             self._counts |= {source: (seq, counts, until) for source, counts in counted.items()}
         every = [self._counts[source][1] for source in sources]

@@ -93,7 +93,7 @@ def stamps_of(states: States) -> tuple[Stamp, ...]:
 
 def read_states(store: Store) -> dict[str, FileState]:
     """Read the states of the files that a generation holds, by name."""
-    stored = json.loads(store.truth.get(_STATES_KEY, "{}"))
+    stored = json.loads(store.content.get(_STATES_KEY, "{}"))
     return {
         name: FileState(
             **{
@@ -166,12 +166,12 @@ def build(
             if file.name in changed:
                 _read_file(update, vectors, file, present, built)
         built.changes, built.refreshed, seq = update.changes, update.refreshed, update.seq
-    store.truth.set(
+    store.content.set(
         {_STATES_KEY: json.dumps({name: asdict(state) for name, state in built.states.items()})}
     )
     _update_indexes(store, source, built.changes)
     vectors.finish(seq, set(stamps_of(built.states)))
-    store.truth.set({_VECTOR_COUNTS_KEY: json.dumps(_count_vectors(store, built.states))})
+    store.content.set({_VECTOR_COUNTS_KEY: json.dumps(_count_vectors(store, built.states))})
     return built
 
 
@@ -180,7 +180,7 @@ def check_vectors(store: Store, states: States) -> None:
 
     Raises: StoreError STORE_CORRUPT.
     """
-    if _count_vectors(store, states) != json.loads(store.truth.get(_VECTOR_COUNTS_KEY, "[]")):
+    if _count_vectors(store, states) != json.loads(store.content.get(_VECTOR_COUNTS_KEY, "[]")):
         raise StoreError("STORE_CORRUPT", "vectors of chunks are missing")
 
 
@@ -189,7 +189,7 @@ def _count_vectors(store: Store, states: States) -> list[int]:
 
 
 def _update_indexes(store: Store, source: Source, changes: int) -> None:
-    entries = store.truth.size(source.id)
+    entries = store.content.doc_count(source.id)
     if entries <= FEW_ENTRIES or changes > REBUILD_SHARE * entries:
         store.indexes.rebuild()
     store.indexes.catch_up()

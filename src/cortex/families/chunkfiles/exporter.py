@@ -94,7 +94,7 @@ class Exporter:
     def is_due(self) -> bool:
         """True if the index or the relevant settings have changed since the last export."""
         return (
-            self._engine.store.truth.seq() != self._seq
+            self._engine.store.content.seq() != self._seq
             or self._entry_settings != _entry_settings(self._engine.settings)
         )
 
@@ -106,7 +106,7 @@ class Exporter:
         Raises: CortexError if the embedder fails; FileError; LimitError INDEX_BUSY; Cancelled. Then
         all files are as they were.
         """
-        started, seq = time.monotonic(), self._engine.store.truth.seq()
+        started, seq = time.monotonic(), self._engine.store.content.seq()
         embedder = self._engine.embedding.wanted or CircuitBreaker(open_local())
         stamp = embedder.stamp or embedder.connect()
         model = ExportModel(stamp.model, stamp.dimensions)
@@ -163,7 +163,7 @@ class Exporter:
         if made_by != self._entry_settings:
             self._made, self._entry_settings = {}, made_by
         before, self._made = self._made, {}
-        lookup = engine.store.lookup
+        lookup = engine.store.content
         for doc in lookup.docs(engine.source.id):
             if not covered(doc):
                 continue

@@ -65,7 +65,7 @@ class Generation:
         self.stamps: tuple[Stamp, ...] = ()
         self.filters: dict[tuple[tuple[str, ...], tuple[str, ...]], frozenset[int]] = {}
         self.store = Store(path / _STORE)
-        self.source: Source = self.store.truth.source(KIND, path.parent.name, "")
+        self.source: Source = self.store.content.source(KIND, path.parent.name, "")
 
     @contextlib.contextmanager
     def use(self) -> Iterator[bool]:

@@ -356,7 +356,7 @@ class ChunkIndex:
         if not self._loading.loaded:
             return ChunkIndexState(self.directory, 0, states, problems, 0)
         with self._loading.using() as generation:
-            chunks = generation.store.truth.size(generation.source.id)
+            chunks = generation.store.content.doc_count(generation.source.id)
             return ChunkIndexState(
                 self.directory, chunks, states, problems, int(generation.path.name)
             )

@@ -188,8 +188,8 @@ class GenerationLoader:
         if current is None:
             return False
         dead, live = (
-            int(current.store.truth.get("dead", "0")),
-            current.store.truth.size(current.source.id),
+            int(current.store.content.get("dead", "0")),
+            current.store.content.doc_count(current.source.id),
         )
         if dead < DEAD_ROWS or dead < DEAD_SHARE * (dead + live):
             return False

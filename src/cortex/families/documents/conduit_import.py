@@ -191,7 +191,7 @@ def _reuse(
 
 def _texts_of(library: Library, folders: Sequence[Folder]) -> set[bytes]:
     """Hashes of all chunks in these folders."""
-    lookup = library.store.lookup
+    lookup = library.store.content
     hashes: set[bytes] = set()
     for folder in folders:
         for doc in lookup.docs(folder.source.id):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from cortex.base.redaction import Redacted
 from cortex.base.types import Chunk, Hit
-from cortex.engine.store import Lookup
+from cortex.engine.store import ContentQueries
 from cortex.families.documents.search import DocumentResult, page_of
 
 
@@ -36,7 +36,9 @@ class Excerpt:
     passages: tuple[Passage, ...]
 
 
-def excerpts_of(lookup: Lookup, results: Sequence[DocumentResult], most: int) -> list[Excerpt]:
+def excerpts_of(
+    lookup: ContentQueries, results: Sequence[DocumentResult], most: int
+) -> list[Excerpt]:
     """Build the excerpts of the first `most` documents in the results."""
     by_document: dict[str, list[DocumentResult]] = {}
     for result in results:
@@ -49,7 +51,7 @@ def excerpts_of(lookup: Lookup, results: Sequence[DocumentResult], most: int) ->
     return [excerpt for excerpt in excerpts if excerpt.passages]
 
 
-def _passages(lookup: Lookup, hits: Sequence[Hit]) -> tuple[Passage, ...]:
+def _passages(lookup: ContentQueries, hits: Sequence[Hit]) -> tuple[Passage, ...]:
     first = hits[0]
     place = lookup.places([(first.doc, first.chunk)]).get((first.doc, first.chunk))
     # The document was removed meanwhile.

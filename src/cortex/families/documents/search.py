@@ -16,7 +16,7 @@ from cortex.base.types import Cancel, Chunk, Doc, Hit, Mode, Page, Query
 from cortex.engine.library import Library, id_of
 from cortex.engine.readers import unpacked_name
 from cortex.engine.search import UNKNOWN_WORDS, check_query
-from cortex.engine.store import Folder, Lookup
+from cortex.engine.store import ContentQueries, Folder
 
 MODES: Mapping[str, Mode] = {"hybrid": Mode.HYBRID, "semantic": Mode.MEANING, "fts5": Mode.WORDS}
 MODE_NAMES = {mode: name for name, mode in MODES.items()}
@@ -134,7 +134,7 @@ def find(
             f"search by meaning is unavailable, and mcp.kb.search.semantic_fallback is off ({why})",
             instead=("Ask with mode fts5, or see `cortex kb stats`.",),
         )
-    builder = _Told(library.store.lookup, folders)
+    builder = _Told(library.store.content, folders)
     results = tuple(result for hit in page.hits if (result := builder.result(hit)) is not None)
     notes = (*_notes_of(page, query), *_unfinished(library, folders))
     return DocumentResults(results, page.total, MODE_NAMES[page.mode], degraded, notes)
@@ -153,15 +153,15 @@ def _notes_of(page: Page, query: Query) -> tuple[str, ...]:
 
 
 def _unfinished(library: Library, folders: Sequence[Folder]) -> tuple[str, ...]:
-    truth = library.store.truth
-    names = [folder.name for folder in folders if not truth.get(f"indexed:{folder.source.id}")]
+    content = library.store.content
+    names = [folder.name for folder in folders if not content.get(f"indexed:{folder.source.id}")]
     return (f"not synced completely yet: {', '.join(names)}",) if names else ()
 
 
 class _Told:
     """Builds the results of one answer; each document's title is looked up once."""
 
-    def __init__(self, lookup: Lookup, folders: Sequence[Folder]) -> None:
+    def __init__(self, lookup: ContentQueries, folders: Sequence[Folder]) -> None:
         self._lookup = lookup
         self._folders = {folder.source.id: folder for folder in folders}
         self._titles: dict[int, str] = {}
@@ -195,7 +195,7 @@ def page_of(text: str, chunk: Chunk) -> int:
     return 1 + text.count(PAGE_END, 0, chunk.start) if PAGE_END in text else 0
 
 
-def title_of(lookup: Lookup, doc: Doc) -> str:
+def title_of(lookup: ContentQueries, doc: Doc) -> str:
     """Title of a document: first heading, else front matter title, else file name."""
     heading = next(
         (symbol.name for symbol in lookup.symbols(doc.blob) if symbol.kind == "section"), ""

@@ -103,7 +103,7 @@ def _leads_to(library: Library, start: Remembered, end: Remembered) -> bool:
             return True
         seen.add(current.memory.key)
         successors = (
-            library.store.remembered.by_key(current.judgement.successor)
+            library.store.memories.by_key(current.judgement.successor)
             if current.judgement and current.judgement.successor
             else []
         )
@@ -172,14 +172,14 @@ def delete(library: Library, chosen: Sequence[Remembered], *, actor: str = PERSO
 
 def last_step(library: Library) -> list[Decision]:
     """Decisions of the last step by a person, which an undo reverts; empty if there is none."""
-    remembered = library.store.remembered
+    remembered = library.store.memories
     batch = remembered.last_batch(not_by=HOOK)
     return remembered.decisions(-1, batch=batch) if batch else []
 
 
 def undo(library: Library, *, batch: int = 0, actor: str = PERSON) -> int:
     """Revert a step, by default the last one of a person; return the number of memories."""
-    batch = batch or library.store.remembered.last_batch(not_by=HOOK)
+    batch = batch or library.store.memories.last_batch(not_by=HOOK)
     if not batch:
         return 0
     uncurated = library.settings.memory.uncurated

@@ -120,7 +120,7 @@ def _in_scope(
 
 def _by_key(library: Library, key: str, present: Sequence[MemoryDatabase]) -> list[Remembered]:
     """Memories with this key; rows without a copy are read from their database."""
-    lookup = library.store.remembered
+    lookup = library.store.memories
     records = lookup.by_key(key, {OWN, *(database.origin for database in present)})
     known_origins = {record.origin for record in records}
 

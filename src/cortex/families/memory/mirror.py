@@ -79,7 +79,7 @@ def sync(library: Library, *, seconds: float = 60.0, cancel: Cancel | None = Non
     if not library.holds():
         return _await_holder(library, deadline, cancel)
     done = []
-    for mirror in library.store.remembered.mirrors():
+    for mirror in library.store.memories.mirrors():
         if os.path.isfile(mirror.origin) and time.time() - mirror.wanted_at < KEEP_SECONDS:
             done.append(_Copy(library, mirror, deadline, cancel).go())
         elif time.time() - mirror.wanted_at > KEEP_SECONDS:
@@ -154,7 +154,7 @@ def is_work(library: Library) -> bool:
         or (not mirror.problem and mirror.shown_as != _shown_as(library, mirror))
         if os.path.isfile(mirror.origin)
         else time.time() - mirror.wanted_at > KEEP_SECONDS
-        for mirror in library.store.remembered.mirrors()
+        for mirror in library.store.memories.mirrors()
     )
 
 
@@ -174,7 +174,7 @@ def copied(library: Library) -> Copied:
 
 
 def _mirrors(library: Library) -> dict[str, Mirror]:
-    return {mirror.origin: mirror for mirror in library.store.remembered.mirrors()}
+    return {mirror.origin: mirror for mirror in library.store.memories.mirrors()}
 
 
 def _is_due(mirror: Mirror) -> bool:
@@ -236,7 +236,7 @@ class _Copy:
             mirror = replace(mirror, seen="", cursor=NOT_BEGUN, compared_at=0)
         self.mirror = mirror
         self.database = MemoryDatabase(Path(mirror.origin), mirror.scope)
-        self.forgotten = self.store.remembered.forgotten(mirror.origin)
+        self.forgotten = self.store.memories.forgotten(mirror.origin)
         self.new: list[Memory] = []
         # True while the indexes lack rows that were copied.
         self.behind = False
@@ -317,7 +317,7 @@ class _Copy:
             # Guard against an endless loop over row numbers that don't grow.
             if high <= self.mirror.high:
                 break
-            known = self.store.remembered.signatures(self.mirror.origin, self.mirror.high, high)
+            known = self.store.memories.signatures(self.mirror.origin, self.mirror.high, high)
             self._save_batch(
                 replace(self.mirror, high=high),
                 self._changed_rows(rows, known),
@@ -336,7 +336,7 @@ class _Copy:
             if not last and rows[-1].number <= DONE + 1:
                 rows, last = opened.rows(below=at + 1, limit=MAX_BELOW), True
             low = DONE if last else rows[-1].number - 1
-            known = self.store.remembered.signatures(
+            known = self.store.memories.signatures(
                 self.mirror.origin, -(2**62) if last else low, at
             )
             done = {"compared_at": int(time.time())} if low <= DONE else {}

@@ -103,7 +103,7 @@ def find(library: Library, request: MemoryQuery, cancel: Cancel | None = None) -
 
 def sources_of(library: Library, present: Sequence[MemoryDatabase], status: str) -> list[Source]:
     """Look up the sources that belong to a status."""
-    return library.store.remembered.sources(
+    return library.store.memories.sources(
         {OWN, *(database.origin for database in present)}, STATUSES[status]
     )
 
@@ -135,8 +135,8 @@ def _newest(
     library: Library, request: MemoryQuery, filters: MemoryFilter, sources: Sequence[Source]
 ) -> MemoryResults:
     with library.store.reading():
-        rows = library.store.remembered.select(filters, request.limit, request.offset)
-        total = library.store.remembered.count(filters)
+        rows = library.store.memories.select(filters, request.limit, request.offset)
+        total = library.store.memories.count(filters)
     shown = {source.id for source in sources if source.name == SHOWN}
     return MemoryResults(tuple(MemoryHit(row, 0.0, row.source in shown) for row in rows), total)
 
@@ -152,7 +152,7 @@ def _search(
     query = Query(request.query, mode=request.mode, limit=depth, snippets=(0,))
     check_query(query)
     narrowed = bool(filters.projects or filters.scope or filters.tags or filters.states)
-    docs = library.store.remembered.docs(filters) if narrowed else None
+    docs = library.store.memories.docs(filters) if narrowed else None
     if not sources or docs == frozenset():
         return MemoryResults((), 0, mode=request.mode)
     page = library.search(query, sources=sources, docs=docs, cancel=cancel)
@@ -160,7 +160,7 @@ def _search(
     # A long memory has several chunks: the best one stands for it.
     for hit in page.hits:
         best.setdefault(hit.doc, (hit.score, hit.relevance))
-    lookup = library.store.remembered
+    lookup = library.store.memories
     shown = {source.id for source in sources if source.name == SHOWN}
     ranked = [
         (
@@ -244,7 +244,7 @@ def _search_rows_in_place(
     opened: Opened,
 ) -> tuple[list[MemoryHit], int]:
     """Newest rows of a database that match the query, and the number of rows read."""
-    uncurated, lookup = library.settings.memory.uncurated, library.store.remembered
+    uncurated, lookup = library.settings.memory.uncurated, library.store.memories
     forgotten = lookup.forgotten(database.origin)
     stems = [
         stem_of(word) for word in dict.fromkeys(words_of(request.query)) if word not in STOP_WORDS

@@ -53,7 +53,7 @@ def choose(library: Library, wanted: Filter, limit: int = -1) -> tuple[list[Reme
 
     Raises: InputError ARGUMENT_INVALID.
     """
-    filters, lookup = _store_filter(library, wanted), library.store.remembered
+    filters, lookup = _store_filter(library, wanted), library.store.memories
     stems = [
         stem_of(word) for word in dict.fromkeys(words_of(wanted.matching)) if word not in STOP_WORDS
     ]
@@ -87,7 +87,7 @@ def find_by_id_or_prefix(library: Library, memory_id: str) -> Remembered:
     except InputError as error:
         if error.code != "MEMORY_UNKNOWN" or not _KEY_PREFIX.fullmatch(memory_id.strip()):
             raise
-        matches = library.store.remembered.by_beginning(OWN, memory_id.strip(), MAX_NAMED)
+        matches = library.store.memories.by_beginning(OWN, memory_id.strip(), MAX_NAMED)
         if not matches:
             raise
     if len(matches) > 1:

@@ -64,7 +64,7 @@ def context_of(
     await_fresh(library, fresh)
     project, present = project_at(folder), databases(library.settings)
     sources = tuple(source.id for source in sources_of(library, present, "approved"))
-    lookup = library.store.remembered
+    lookup = library.store.memories
     with library.store.reading():
         states = states_of(library, "approved")
         newest = lookup.select(
@@ -116,7 +116,7 @@ def _elsewhere(
     most: int,
 ) -> tuple[Remembered, ...]:
     """Memories of other projects: promoted ones first, then related ones."""
-    lookup = library.store.remembered
+    lookup = library.store.memories
     promoted = lookup.select(
         MemoryFilter(
             sources=sources, states=(MemoryState.PROMOTED.value,), not_projects=project.names

@@ -30,7 +30,7 @@ def changes_in(
 
     def changes_of(record: Remembered) -> tuple[str, ...]:
         changes = []
-        for citation in library.store.remembered.citations(record.id)[:MAX_CHECKED]:
+        for citation in library.store.memories.citations(record.id)[:MAX_CHECKED]:
             late = time.monotonic() >= deadline
             try:
                 changes.append(

@@ -204,14 +204,14 @@ def _new_memories(
 def similar_to(library: Library, memory: Memory) -> list[Remembered]:
     """Find the memories most similar to this one by lexical search, most similar first."""
     origins = {OWN, *(database.origin for database in databases(library.settings))}
-    sources = library.store.remembered.sources(origins, (SHOWN, STAGED))
+    sources = library.store.memories.sources(origins, (SHOWN, STAGED))
     if not sources:
         return []
     query = Query(
         text_of(memory)[:SIMILAR_CHARACTERS], mode=Mode.WORDS, limit=SIMILAR_DEPTH, snippets=(0,)
     )
     docs = list(dict.fromkeys(hit.doc for hit in library.search(query, sources=sources).hits))
-    by_doc = library.store.remembered.by_docs(docs)
+    by_doc = library.store.memories.by_docs(docs)
     return sorted(
         (by_doc[doc] for doc in docs if doc in by_doc),
         key=lambda record: -likeness(memory, record.memory),
@@ -278,7 +278,7 @@ def find_by_fingerprint(library: Library, content: bytes) -> list[Remembered]:
 
     Copies from a database that no longer exists are left out.
     """
-    known = library.store.remembered.by_fingerprint(content)
+    known = library.store.memories.by_fingerprint(content)
     origins = (
         {OWN, *(database.origin for database in databases(library.settings))} if known else set()
     )
@@ -342,7 +342,7 @@ def _with_exported_key(
 ) -> NewMemory:
     """Keep the id from a Cortex export, so that references stay valid, unless it is taken."""
     key = imported.memory.key
-    if _OWN_KEY.fullmatch(key) and key not in used and not library.store.remembered.by_key(key):
+    if _OWN_KEY.fullmatch(key) and key not in used and not library.store.memories.by_key(key):
         new = replace(new, memory=replace(new.memory, key=key))
     has_successor = new.state is MemoryState.SUPERSEDED and _OWN_KEY.fullmatch(imported.successor)
     return replace(new, successor=imported.successor) if has_successor else new
@@ -351,5 +351,5 @@ def _with_exported_key(
 def _free_key(library: Library) -> str:
     while True:
         key = f"mem_{secrets.token_hex(5)}"
-        if not library.store.remembered.by_key(key):
+        if not library.store.memories.by_key(key):
             return key

@@ -13,7 +13,7 @@ from typing import Any
 
 from cortex.base.record_model import PRESSING, Record, RecordFilter, Subcortex, Term
 from cortex.engine.library import Library
-from cortex.engine.store import RecordLookup
+from cortex.engine.store import RecordQueries
 from cortex.families.team.caveats import Changes, absence_of
 from cortex.families.team.code_links import changes_in
 from cortex.families.team.pack_entries import PackEntry, claim_of, entries_of
@@ -96,7 +96,7 @@ def bootstrap(
     Raises: InputError SCOPE_NOT_FOUND; StoreError.
     """
     route = workspace_route or Placement()
-    lookup, now = library.store.recorded, int(time.time() * 1000)
+    lookup, now = library.store.records, int(time.time() * 1000)
     changes_of = changes_in(library, LOOK_SECONDS)
     with library.store.reading():
         own, notes = _requested_topic(library, scope, route)
@@ -136,7 +136,7 @@ def _requested_topic(
     library: Library, scope: str, route: Placement
 ) -> tuple[Record[Subcortex] | None, list[str]]:
     """Return the requested topic, and notes if there is none."""
-    lookup = library.store.recorded
+    lookup = library.store.records
     if scope.startswith(SUBCORTEX):
         return scope_of(lookup, scope.removeprefix(SUBCORTEX).strip()), []
     if scope != WORKSPACE:
@@ -164,8 +164,8 @@ def _topics(
         for record in selected
         if record.id in ours
     }
-    known = library.store.recorded.get(pin for ids in pins.values() for pin in ids)
-    latest = {pin: successor_of(library.store.recorded, record) for pin, record in known.items()}
+    known = library.store.records.get(pin for ids in pins.values() for pin in ids)
+    latest = {pin: successor_of(library.store.records, record) for pin, record in known.items()}
     entries = {entry.id: entry for entry in entries_of(library, latest.values(), now, changes_of)}
     absent = library.store.outbox.absent()
     return tuple(
@@ -180,7 +180,7 @@ def _topics(
     )
 
 
-def successor_of(lookup: RecordLookup, record: Record[Any]) -> Record[Any]:
+def successor_of(lookup: RecordQueries, record: Record[Any]) -> Record[Any]:
     """Follow an artifact to its latest successor; without one the record itself."""
     seen = {record.id}
     while (record_id := getattr(record.body, "superseded_by", "")) and record_id not in seen:
@@ -220,7 +220,7 @@ def _recently_accepted(
     wanted = RecordFilter(
         kinds=("artifact",), states=("accepted",), refs=_scope_refs(own), by_change=True
     )
-    artifacts = library.store.recorded.select(wanted, MOST_LATELY)
+    artifacts = library.store.records.select(wanted, MOST_LATELY)
     return entries_of(library, artifacts, now, changes_of, "not pinned: accepted lately")
 
 
@@ -240,7 +240,7 @@ def _priorities(
     changes_of: Changes,
 ) -> tuple[PackEntry, ...]:
     """Return unfinished tasks: pinned ones first, then urgent, then high priority."""
-    lookup = library.store.recorded
+    lookup = library.store.records
     pinned = lookup.get(pin for topic in scoped for pin in topic.body.pinned_tasks)
     chosen = {task.id: task for task in pinned.values() if task.body.state in UNFINISHED}
     for priority in PRESSING:
@@ -263,7 +263,7 @@ def _incidents(
         kinds=("thread",), states=("open",), refs=(("type", "incident"), *_scope_refs(own))
     )
     return entries_of(
-        library, library.store.recorded.select(wanted, MOST_INCIDENTS), now, changes_of
+        library, library.store.records.select(wanted, MOST_INCIDENTS), now, changes_of
     )
 
 

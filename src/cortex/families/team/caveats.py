@@ -12,7 +12,7 @@ from typing import Any
 from cortex.base.record_model import SENSITIVE, Artifact, CodeLink, Link, Record
 from cortex.base.text import one_line, rfc3339
 from cortex.engine.library import Library
-from cortex.engine.store import RecordLookup
+from cortex.engine.store import RecordQueries
 from cortex.families.team.code_links import changes_in
 
 SETTLED = ("superseded", "deprecated")
@@ -41,7 +41,7 @@ def warnings_for(
     """Return the warnings about each of these records."""
     links = [
         link
-        for link in library.store.recorded.links([record.id for record in records])
+        for link in library.store.records.links([record.id for record in records])
         if _is_relevant(link.body)
     ]
     about: dict[str, list[Link]] = {}
@@ -50,7 +50,7 @@ def warnings_for(
         about.setdefault(link.body.target, []).append(link.body)
     ends = {end for link in links for end in (link.body.source, link.body.target)}
     known = {record.id: record for record in records}
-    known |= library.store.recorded.get(end for end in ends if end not in known)
+    known |= library.store.records.get(end for end in ends if end not in known)
     look = changes_of or changes_in(library)
     absent = library.store.outbox.absent()
     return {
@@ -72,7 +72,7 @@ def absence_of(record_id: str, absent: Mapping[str, str]) -> tuple[str, ...]:
     return (f"{NOT_ACCEPTED}: {one_line(why, WHY_CHARACTERS)}" if why else ONLY_HERE,)
 
 
-def unsettled(lookup: RecordLookup, links: Iterable[Record[Link]]) -> list[Record[Link]]:
+def unsettled(lookup: RecordQueries, links: Iterable[Record[Link]]) -> list[Record[Link]]:
     """Filter contradictions that are still open: not dismissed, and both ends in force."""
     contradictions = [
         link

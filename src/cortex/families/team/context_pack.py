@@ -144,7 +144,7 @@ def context_pack(
                 *about.body.pinned_threads,
                 *about.body.pinned_tasks,
             )
-            lookup = library.store.recorded
+            lookup = library.store.records
             gathered.sort(
                 (successor_of(lookup, record) for record in lookup.get(pins).values()), "pinned"
             )
@@ -213,7 +213,7 @@ class _Gathered:
         shown = [record.id for record in core] + [
             record_id for name in SLOTS for record_id in self.slots[name]
         ]
-        lookup = self.library.store.recorded
+        lookup = self.library.store.records
         links = unsettled(lookup, lookup.links(shown))
         core_ids = {record.id for record in core}
         links.sort(
@@ -244,7 +244,7 @@ def _resolve_subject(library: Library, subject: PackSubject) -> Record[Any] | No
     if subject.kind not in KINDS_OF:
         raise InputError("ARGUMENT_INVALID", f"a pack is about one of: {', '.join(KINDS_OF)}")
     if subject.kind != "code":
-        return resolve_ref(library.store.recorded, subject.ref, subject.kind)
+        return resolve_ref(library.store.records, subject.ref, subject.kind)
     if subject.link is None or not (subject.link.path or subject.link.symbol):
         raise InputError("ARGUMENT_INVALID", "a link to code has a path, a symbol, or both")
     return None
@@ -252,7 +252,7 @@ def _resolve_subject(library: Library, subject: PackSubject) -> Record[Any] | No
 
 def _thread_of(library: Library, about: Record[Any]) -> Record[Thread] | None:
     """Return the thread that discusses a record."""
-    lookup = library.store.recorded
+    lookup = library.store.records
     if about.kind == "thread":
         return about
     refs = [getattr(about.body, "thread", "")]
@@ -267,7 +267,7 @@ def _linked_records(
     library: Library, about: Record[Any], thread: Record[Any] | None
 ) -> list[Record[Any]]:
     """Return the records that a record and its thread refer to, and those that refer to them."""
-    lookup, body = library.store.recorded, about.body
+    lookup, body = library.store.records, about.body
     core = [about.id, *([thread.id] if thread else [])]
     refs = [getattr(body, name, "") for name in ("task", "supersedes", "superseded_by")]
     refs += [item.ref for item in getattr(body, "evidence", ()) if item.kind != "url"]
@@ -287,7 +287,7 @@ def _linked_records(
 
 def _find_by_code(library: Library, link: CodeLink) -> list[Record[Any]]:
     """Return the records that link a piece of code; first those that name its symbol, if any."""
-    lookup, symbol = library.store.recorded, link.symbol.strip().casefold()
+    lookup, symbol = library.store.records, link.symbol.strip().casefold()
     names = dict.fromkeys(filter(None, (symbol, symbol.replace("::", ".").rpartition(".")[2])))
     of_symbol = lookup.pointing(list(names), ("symbol",), MOST_POINTING) if names else []
     of_file = lookup.by_path(link.path.strip("/"), MOST_POINTING) if link.path.strip("/") else []
@@ -350,7 +350,7 @@ def _add_recent(gathered: _Gathered, scope: str) -> None:
     """Fill the slots with accepted artifacts and recent activity of the subcortex."""
     if not scope:
         return
-    lookup, within = gathered.library.store.recorded, (("subcortex", scope),)
+    lookup, within = gathered.library.store.records, (("subcortex", scope),)
     for slot, kind, states in (
         (CANON, "artifact", ("accepted",)),
         (THREADS, "thread", ("open",)),
@@ -367,7 +367,7 @@ def _add_recent(gathered: _Gathered, scope: str) -> None:
 
 def _select_comments(library: Library, thread: Record[Thread]) -> list[Record[Any]]:
     """Select the comments cited by the summary, then the newest; oldest first."""
-    lookup = library.store.recorded
+    lookup = library.store.records
     cited = [
         record
         for record in lookup.get(thread.body.summary_sources).values()

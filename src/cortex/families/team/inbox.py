@@ -29,7 +29,7 @@ from cortex.base.record_model import (
 )
 from cortex.base.text import one_line
 from cortex.engine.library import Library
-from cortex.engine.store import RecordLookup, RecordTransaction
+from cortex.engine.store import RecordQueries, RecordTransaction
 from cortex.families.team.caveats import absence_of, unsettled
 from cortex.families.team.ids import fresh_key
 from cortex.families.team.notifications import OPEN, resolve_name, title_of
@@ -111,7 +111,7 @@ def inbox(
     name = resolve_name(recipient, library.settings) if recipient else ""
     if decides is None:
         decides = name != PERSON or may(effective_actor(library, person()), "approve_draft")
-    view = _Look(library.store.recorded, name, include, before, now or now_ms(), decides)
+    view = _Look(library.store.records, name, include, before, now or now_ms(), decides)
     absent = library.store.outbox.absent()
     streams = [
         stream
@@ -178,7 +178,7 @@ def _need_own(actor: Actor, record: Record[Notification]) -> None:
 class _Look:
     """One request for an inbox."""
 
-    lookup: RecordLookup
+    lookup: RecordQueries
     recipient: str
     include: Sequence[str]
     before: str

@@ -25,7 +25,7 @@ from cortex.base.record_model import (
 )
 from cortex.base.secret_scanner import redact
 from cortex.base.text import one_line
-from cortex.engine.store import RecordLookup, kind_of_id
+from cortex.engine.store import RecordQueries, kind_of_id
 from cortex.families.team.permalinks import named_in
 
 B = TypeVar("B", bound=Body)
@@ -56,7 +56,7 @@ class RecordReader(Protocol):
     def starting(self, prefix: str, limit: int = 10, /) -> list[Record[Any]]: ...
 
 
-def resolve_ref(place: RecordLookup | RecordReader, ref: str, kind: str = "") -> Record[Any]:
+def resolve_ref(place: RecordQueries | RecordReader, ref: str, kind: str = "") -> Record[Any]:
     """Find a record by id, by at least 8 characters of its ULID, by permalink, or by slug.
 
     Only subcortexes have slugs.
@@ -88,7 +88,7 @@ def resolve_ref(place: RecordLookup | RecordReader, ref: str, kind: str = "") ->
     )
 
 
-def by_slug(place: RecordLookup | RecordReader, slug: str) -> Record[Subcortex] | None:
+def by_slug(place: RecordQueries | RecordReader, slug: str) -> Record[Subcortex] | None:
     """Return the subcortex with this slug."""
     matches = (
         place.select(RecordFilter(kinds=("subcortex",), refs=(("slug", slug.casefold()),)), 1)
@@ -98,7 +98,7 @@ def by_slug(place: RecordLookup | RecordReader, slug: str) -> Record[Subcortex] 
     return matches[0] if matches else None
 
 
-def scope_of(place: RecordLookup | RecordReader, ref: str) -> Record[Subcortex]:
+def scope_of(place: RecordQueries | RecordReader, ref: str) -> Record[Subcortex]:
     """Return the subcortex of a slug or id. Raises: InputError SCOPE_NOT_FOUND."""
     ref = one_line(ref, 200)
     record = _get(place, ref)
@@ -116,7 +116,7 @@ def scope_of(place: RecordLookup | RecordReader, ref: str) -> Record[Subcortex]:
 
 
 def target_of(
-    place: RecordLookup | RecordReader, ref: str, kinds: tuple[str, ...], field: str
+    place: RecordQueries | RecordReader, ref: str, kinds: tuple[str, ...], field: str
 ) -> Record[Any]:
     """Return the record that a field refers to. Raises: InputError TARGET_NOT_FOUND."""
     record = _get(place, ref)
@@ -202,15 +202,15 @@ def _redacted(ref: str) -> str:
     return redact(ref)[0][:80]
 
 
-def _get(place: RecordLookup | RecordReader, ref: str) -> Record[Any] | None:
+def _get(place: RecordQueries | RecordReader, ref: str) -> Record[Any] | None:
     # Ids are ASCII, and the database rejects lone surrogates.
     """Return the record with this id, if any."""
     if not ref.isascii():
         return None
-    return place.one(ref) if isinstance(place, RecordLookup) else place.get(ref)
+    return place.one(ref) if isinstance(place, RecordQueries) else place.get(ref)
 
 
-def _find_by_prefix(place: RecordLookup | RecordReader, ref: str, kind: str) -> list[Record[Any]]:
+def _find_by_prefix(place: RecordQueries | RecordReader, ref: str, kind: str) -> list[Record[Any]]:
     """Find records by the beginning of an id, with or without the prefix of its kind."""
     prefix, _, rest = ref.rpartition("_")
     prefix_kind = kind_of_id(f"{prefix}_x") if prefix else kind
@@ -225,7 +225,7 @@ def _find_by_prefix(place: RecordLookup | RecordReader, ref: str, kind: str) -> 
     return place.starting(PREFIXES[KINDS[prefix_kind]] + rest, MOST_NEAR)
 
 
-def _suggest(place: RecordLookup | RecordReader, ref: str, kind: str) -> list[str]:
+def _suggest(place: RecordQueries | RecordReader, ref: str, kind: str) -> list[str]:
     """Suggest slugs or ids with a similar spelling, or else the newest of the kind."""
     if kind == "subcortex":
         slugs = [

@@ -116,12 +116,12 @@ def find(library: Library, request: RecordQuery, cancel: Cancel | None = None) -
     wanted = wanted_of(library, request)
     if not request.query.strip():
         with library.store.reading():
-            newest = library.store.recorded.select(
+            newest = library.store.records.select(
                 replace(wanted, by_change=True), request.limit, request.offset
             )
             hidden = _withheld(library, request)
             shown = tuple(RecordHit(record, 0.0) for record in newest if record.id not in hidden)
-            return RecordResults(shown, library.store.recorded.count(wanted))
+            return RecordResults(shown, library.store.records.count(wanted))
     query = Query(
         request.query,
         mode=request.mode,
@@ -137,7 +137,7 @@ def find(library: Library, request: RecordQuery, cancel: Cancel | None = None) -
         hidden=_withheld(library, request),
     )
     chosen = ranked[request.offset : request.offset + request.limit]
-    known = library.store.recorded.get(brief.id for _, brief in chosen)
+    known = library.store.records.get(brief.id for _, brief in chosen)
     texts = _texts_of(library, [hit for hit, _ in chosen])
     stems = _stems_of(request.query)
     hits = [
@@ -196,7 +196,7 @@ def _with_text(
         return tuple(hit for hit, _ in chosen)
     texts, known = (
         _texts_of(library, bare),
-        library.store.recorded.get(brief.id for _, brief in chosen),
+        library.store.records.get(brief.id for _, brief in chosen),
     )
     stems = _stems_of(query.text)
     hits: list[Found] = []
@@ -226,7 +226,7 @@ def wanted_of(library: Library, request: RecordQuery) -> RecordFilter:
         )
     refs = [("tag", tag) for tag in tags]
     if request.subcortex:
-        refs.append(("subcortex", scope_of(library.store.recorded, request.subcortex.strip()).id))
+        refs.append(("subcortex", scope_of(library.store.records, request.subcortex.strip()).id))
     return RecordFilter(
         kinds=request.types or FOUND_KINDS,
         states=(request.state,)
@@ -267,7 +267,7 @@ def _search_and_rank(
     could repeat records of the previous one.
     """
     check_query(query)
-    lookup, narrowed = library.store.recorded, is_narrowed(wanted)
+    lookup, narrowed = library.store.records, is_narrowed(wanted)
     sources, docs = (
         lookup.narrow(wanted, MOST_DOCS) if narrowed else (lookup.sources(wanted.kinds), None)
     )
@@ -301,7 +301,7 @@ def _search(
     # A long record has several chunks: the best one represents it.
     for hit in page.hits:
         best.setdefault(hit.doc, hit)
-    briefs = library.store.recorded.briefs(list(best), wanted)
+    briefs = library.store.records.briefs(list(best), wanted)
     return [
         (best[doc], briefs[doc]) for doc in best if doc in briefs and briefs[doc].id not in hidden
     ], page
@@ -384,7 +384,7 @@ def _stems_of(text: str) -> dict[str, str]:
 
 def _texts_of(library: Library, hits: Sequence[Found]) -> dict[int, str]:
     """Return the texts of the hits' chunks."""
-    lookup = library.store.lookup
+    lookup = library.store.content
     places = lookup.places([(hit.doc, hit.chunk) for hit in hits])
     return {
         chunk: lookup.text(place.doc.blob)[place.chunk.start : place.chunk.end]

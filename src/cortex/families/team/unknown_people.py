@@ -30,7 +30,7 @@ def unknown_names(library: Library, body: Body) -> list[str]:
     mentioned_names = [name for name in dict.fromkeys(names) if name]
     if not mentioned_names:
         return []
-    lookup = library.store.recorded
+    lookup = library.store.records
     known = {person_of(name) for name in lookup.authors() | lookup.targets("steward")}
     known |= {PERSON, AGENT} | own_names(library.settings)
     folded = {name.casefold(): name for name in known}

@@ -124,9 +124,9 @@ def _renew(
             wording(settings),
             take,
         )
-        if store.truth.get(URL):
+        if store.content.get(URL):
             # The Core has changed since; everything is compared with it.
-            store.truth.set({RESYNC: "1"})
+            store.content.set({RESYNC: "1"})
         store.checkpoint()
 
 

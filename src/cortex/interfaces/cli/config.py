@@ -120,9 +120,9 @@ def end_override(path: PathOption = None, as_json: JsonFlag = False) -> None:
     if settings.root is None:
         raise ConfigError("WORKSPACE_MISSING", "there is no project here; name one with --path")
     with open_settings_store(settings.home, settings.root) as store:
-        ended = read_override(store.truth.get(OVERRIDE))
+        ended = read_override(store.content.get(OVERRIDE))
         if ended is not None:
-            store.truth.set({OVERRIDE: ""})
+            store.content.set({OVERRIDE: ""})
             store.log.record("config", {"ended": dict(ended.settings)})
     if as_json:
         print_json({"project": str(settings.root), "ended": asdict(ended) if ended else None})

@@ -271,7 +271,7 @@ def _facts(engine: Engine, settled: Sequence[Settled]) -> dict[str, object]:
         "skipped": len(vitals.skipped),
         "secrets": {
             "leftOut": count_secrets(vitals.skipped),
-            "redacted": engine.store.lookup.count_redacted(engine.source.id),
+            "redacted": engine.store.content.count_redacted(engine.source.id),
         },
         "leftOut": [{"file": skip.path, "reason": skip.reason} for skip in vitals.skipped],
         "diskBytes": vitals.disk_bytes,

@@ -242,7 +242,7 @@ def _measure(embedder: Embedder, provider: str, engine: Engine | None) -> float 
 
 def _sample(engine: Engine, count: int) -> Iterator[str]:
     """Yield texts of some chunks, spread over the project."""
-    lookup = engine.store.lookup
+    lookup = engine.store.content
     docs = list(lookup.docs(engine.source.id))
     for doc in docs[:: max(1, len(docs) // count)][:count]:
         chunks = lookup.chunks(doc.blob)

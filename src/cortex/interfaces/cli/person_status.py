@@ -61,7 +61,7 @@ def memories(profile: str | None) -> dict[str, object]:
         }
     try:
         with Library(settings, read_only=True) as library:
-            count = library.store.remembered.count
+            count = library.store.memories.count
             own = count(MemoryFilter(origins=(OWN,))) if has_own_memories(settings.home) else 0
             counts = [
                 {
@@ -96,13 +96,13 @@ def records(profile: str | None) -> dict[str, object]:
         return {"records": dict.fromkeys(FOUND_KINDS, 0), "refused": 0, "onlyHere": 0, "drafts": 0}
     try:
         with Library(settings, read_only=True) as library:
-            count = library.store.recorded.count
+            count = library.store.records.count
             counts = {kind: count(RecordFilter(kinds=(kind,))) for kind in FOUND_KINDS}
             decides = may(effective_actor(library, person()), "approve_draft")
             waiting = len(listed(library, (PENDING,), MAX_DRAFTS)) if decides else 0
             # A store of an older version has no outbox to look at.
-            absent = library.store.outbox.absent() if library.store.truth.get(URL) else {}
-            absent_records = library.store.recorded.get(absent)
+            absent = library.store.outbox.absent() if library.store.content.get(URL) else {}
+            absent_records = library.store.records.get(absent)
             reasons = [
                 absent[record_id]
                 for record_id, record in absent_records.items()

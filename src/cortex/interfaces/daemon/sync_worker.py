@@ -113,7 +113,7 @@ class Syncing:
             return
         self._seen, self._seen_at = files, now
         with closing(Store(self._home, read_only=True)) as store:
-            connected = bool(store.truth.get(state.URL))
+            connected = bool(store.content.get(state.URL))
             self._waiting = store.outbox.count()[0] if connected else 0
         if not connected:
             self._pace = None
@@ -177,6 +177,6 @@ def _remote_of(library: Library) -> Remote:
     try:
         return connection.remote_of(library)
     except CortexError as error:
-        if library.store.truth.get(state.URL):
-            library.store.truth.set({state.ERROR: error.message, state.CODE: error.code})
+        if library.store.content.get(state.URL):
+            library.store.content.set({state.ERROR: error.message, state.CODE: error.code})
         raise

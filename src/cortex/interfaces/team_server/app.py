@@ -240,12 +240,12 @@ class App(Application):
 
         Raises: StoreError STORE_LOCKED where the access changes on every attempt.
         """
-        hall = self._core.hall
+        replica = self._core.replica
         payload = payload_of(route.method, route.path.format(**variables), body)
         for _ in range(LOOKS):
-            (hall.refresh if route.searches else hall.keep_up)()
-            viewer = access_policy.viewer_of(principal, hall.subcortexes())
-            with self._at_work(), hall.as_(viewer) as visit:
+            (replica.refresh if route.searches else replica.keep_up)()
+            viewer = access_policy.viewer_of(principal, replica.subcortexes())
+            with self._at_work(), replica.as_(viewer) as visit:
                 context = RouteContext(
                     self._core,
                     principal,
@@ -259,7 +259,7 @@ class App(Application):
                     call.cancel,
                 )
                 result = route.run(context), visit.replayed
-            access = None if route.writes else hall.present.look(principal.name)
+            access = None if route.writes else replica.present.look(principal.name)
             if access is None or access[1] == viewer:
                 return result
             principal = access[0]
@@ -397,13 +397,13 @@ class App(Application):
 
     def _lag(self) -> int:
         try:
-            return self._core.hall.lag()
+            return self._core.replica.lag()
         except CortexError:
             return -1
 
 
 def make_app(
-    hall: ReadReplica,
+    replica: ReadReplica,
     ledger: Ledger,
     settings: Settings,
     *,
@@ -411,7 +411,7 @@ def make_app(
     clock: Callable[[], float] = time.monotonic,
 ) -> App:
     """Build the ASGI application of a Core."""
-    return App(ServerParts(hall, ledger, settings), local=local, clock=clock)
+    return App(ServerParts(replica, ledger, settings), local=local, clock=clock)
 
 
 async def _body_of(incoming: Incoming, route: Route) -> bytes:

@@ -41,7 +41,7 @@ def read_deltas(context: RouteContext) -> RouteResult:
     """What was changed since a cursor, as far as it may be seen, and which ids may not any more."""
     query, view = context.query, access_policy.stamp_of(context.viewer)
     epoch, last, witness = context.core.ledger.mark()
-    context.hall.check_history(epoch)
+    context.replica.check_history(epoch)
     since, begun = _since(context.core.ledger, query.since, (epoch, last, witness))
     if query.since and query.view and query.view != view:
         raise _resync("view", "what may be seen is something else now")
@@ -51,14 +51,14 @@ def read_deltas(context: RouteContext) -> RouteResult:
     count = looked_at = 0
     more = True
     while more and count < query.limit and looked_at < MOST_LOOKED_AT:
-        page = context.hall.back.store.recorded.changes(since, query.limit - count)
+        page = context.replica.back.store.records.changes(since, query.limit - count)
         more = len(page) == query.limit - count
         since = page[-1].change if page else since
         looked_at += len(page)
         ids = [versioned.record.id for versioned in page]
         # One read, so that all records of the page are of the same moment.
         visible = {
-            versioned.record.id: versioned for versioned in context.hall.store.recorded.kept(ids)
+            versioned.record.id: versioned for versioned in context.replica.store.records.kept(ids)
         }
         for versioned in page:
             # A record changed again while the earlier pages were read.
@@ -127,7 +127,7 @@ class _Past:
         """The viewer as if subcortexes that were open once still were."""
         return replace(
             self._context.viewer,
-            hidden=self._context.viewer.hidden - self._context.hall.once_open(),
+            hidden=self._context.viewer.hidden - self._context.replica.once_open(),
         )
 
     def showed(self, record: Record[Any], steps: int = STEPS) -> bool:
@@ -137,7 +137,7 @@ class _Past:
         """
         if record.id not in self._known:
             earlier = (
-                self._context.core.ledger.recorded.versions(record.id) if record.version > 1 else {}
+                self._context.core.ledger.records.versions(record.id) if record.version > 1 else {}
             )
             self._known[record.id] = any(
                 self._shows(version, steps) for version in earlier.values() or (record,)
@@ -145,7 +145,7 @@ class _Past:
         return self._known[record.id]
 
     def _shows(self, version: Record[Any], steps: int) -> bool:
-        body, viewer, whole = version.body, self._viewer, self._context.hall.whole
+        body, viewer, whole = version.body, self._viewer, self._context.replica.whole
         match body:
             case Draft() if not viewer.is_own(version.author) and viewer.tier < REVIEWER:
                 return False
@@ -177,7 +177,7 @@ def _owner_ids(body: Any) -> tuple[str, ...]:
 def _count_open_notifications(context: RouteContext) -> int:
     """Count the open notifications of the principal and its agent."""
     names = (context.principal.name, f"{context.principal.name}/{AGENT}")
-    lookup = context.hall.store.recorded
+    lookup = context.replica.store.records
     return sum(
         lookup.count(
             RecordFilter(kinds=("notification",), states=OPEN, refs=(("recipient", name),))

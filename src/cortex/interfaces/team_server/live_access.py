@@ -53,7 +53,7 @@ class LiveAccess:
             )
 
     def _subcortexes(self) -> tuple[Record[Subcortex], ...]:
-        lookup = self._ledger.recorded
+        lookup = self._ledger.records
         known, now = self._known, (self._ledger.epoch(), lookup.last_of("subcortex"))
         if known is None or known[0] != now:
             known = self._known = (now, tuple(pages(lookup, RecordFilter(kinds=("subcortex",)))))

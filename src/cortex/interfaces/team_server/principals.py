@@ -144,7 +144,7 @@ def scope_named(ledger: Ledger, ref: str) -> str:
 
     Raises: InputError SCOPE_NOT_FOUND.
     """
-    return EVERYWHERE if ref == EVERYWHERE else scope_of(ledger.recorded, ref).id
+    return EVERYWHERE if ref == EVERYWHERE else scope_of(ledger.records, ref).id
 
 
 def _is_administrator(principal: Principal) -> bool:

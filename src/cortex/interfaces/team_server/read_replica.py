@@ -140,7 +140,7 @@ class ReadReplica(Library):
 
     def _open_store(self, directory: Path | None, root: str) -> Store:
         store = Store(directory, root, read_only=True, qdrant=self._qdrant, confined=True)
-        store.records = self._gateway
+        self._gateway.read_from(store)
         return store
 
     @property
@@ -158,7 +158,7 @@ class ReadReplica(Library):
 
     def subcortexes(self) -> tuple[Record[Subcortex], ...]:
         """Return all subcortexes, private ones included: access is computed from them."""
-        lookup = self.back.store.recorded
+        lookup = self.back.store.records
         known, now = self._scopes, (lookup.last_of("subcortex"), self._emptied)
         if known is None or known[0] != now:
             known = self._scopes = (now, tuple(pages(lookup, RecordFilter(kinds=("subcortex",)))))
@@ -166,7 +166,7 @@ class ReadReplica(Library):
 
     def whole(self, ref: str) -> Record[Any] | None:
         """Return a record by id, or a subcortex by slug, without access checks."""
-        lookup = self.back.store.recorded
+        lookup = self.back.store.records
         return lookup.one(ref) if "_" in ref else by_slug(lookup, ref)
 
     def once_open(self) -> frozenset[str]:
@@ -188,7 +188,7 @@ class ReadReplica(Library):
     def _was_open(self, subcortex_id: str) -> bool:
         return any(
             version.body.visibility != PRIVATE
-            for version in self.ledger.recorded.versions(subcortex_id).values()
+            for version in self.ledger.records.versions(subcortex_id).values()
         )
 
     # -- following the ledger
@@ -251,7 +251,7 @@ class ReadReplica(Library):
                 log.warning("the replica doesn't follow the ledger: %s", error.message)
                 return False
             followed = self.back.follow(forget=forget)
-            self.store.lookup.drop_recent()
+            self.store.content.drop_recent()
             if followed:
                 self._indexed = mark
         return followed
@@ -271,7 +271,7 @@ class ReadReplica(Library):
 
         Raises: StoreError STORE_LOCKED where that history isn't followed yet.
         """
-        if self.ledger.kind != SQLITE and self.back.store.truth.get(EPOCH) != epoch:
+        if self.ledger.kind != SQLITE and self.back.store.content.get(EPOCH) != epoch:
             raise StoreError(
                 "STORE_LOCKED", "the database has another history now, which isn't followed yet"
             )
@@ -302,7 +302,9 @@ class ReadReplica(Library):
         known = self._copied
         if self.ledger.kind != SQLITE:
             known = ReplicaMark(
-                store.truth.get(EPOCH), int(store.truth.get(CURSOR, "0")), store.truth.get(WITNESS)
+                store.content.get(EPOCH),
+                int(store.content.get(CURSOR, "0")),
+                store.content.get(WITNESS),
             )
         if self._was_rolled_back(known, mark):
             log.warning(
@@ -317,16 +319,16 @@ class ReadReplica(Library):
         if known.epoch != mark.epoch:
             self._erase_history(store)
             known = ReplicaMark(mark.epoch)
-            store.truth.set({EPOCH: known.epoch, CURSOR: "0", WITNESS: ""})
+            store.content.set({EPOCH: known.epoch, CURSOR: "0", WITNESS: ""})
         cursor = known.change
         while cursor < mark.change:
-            page = self.ledger.recorded.changes(cursor, PAGE)
+            page = self.ledger.records.changes(cursor, PAGE)
             cursor = page[-1].change if page else mark.change
             facts = {EPOCH: mark.epoch, CURSOR: str(cursor), WITNESS: mark.witness}
             store.records.apply(page, (), wording=wording(self.settings), meta=facts)
         # Changes of principals and tokens move the witness but are no records.
         if known.change == mark.change and known.witness != mark.witness:
-            store.truth.set({WITNESS: mark.witness})
+            store.content.set({WITNESS: mark.witness})
         return ReplicaMark(mark.epoch, cursor, mark.witness)
 
     def _was_rolled_back(self, known: ReplicaMark, now: ReplicaMark) -> bool:
@@ -342,8 +344,8 @@ class ReadReplica(Library):
 
     def _erase_history(self, store: Store) -> None:
         """Erase the records of another history."""
-        store.truth.set({EPOCH: "", CURSOR: "0", WITNESS: ""})
-        while known := store.recorded.changes(0, PAGE):
+        store.content.set({EPOCH: "", CURSOR: "0", WITNESS: ""})
+        while known := store.records.changes(0, PAGE):
             record_ids = [versioned.record.id for versioned in known]
             store.records.apply((), record_ids, wording=wording(self.settings), meta={CURSOR: "0"})
             self._emptied += 1
@@ -360,9 +362,9 @@ def _check_own(store: Store, directory: Path, *, replica: bool) -> None:
     Raises: StoreError STORE_UNWRITABLE.
     """
     foreign = (
-        replica and not store.truth.get(EPOCH) and (store.recorded.has() or store.folders.all())
+        replica and not store.content.get(EPOCH) and (store.records.has() or store.folders.all())
     )
-    if foreign or store.truth.get("core.url"):
+    if foreign or store.content.get("core.url"):
         raise StoreError(
             "STORE_UNWRITABLE",
             f"{directory} holds something else already: choose an empty directory",

@@ -56,7 +56,7 @@ NoArguments = Arguments
 class ServerParts:
     """The parts of a Core."""
 
-    hall: ReadReplica
+    replica: ReadReplica
     ledger: Ledger
     settings: Settings
 
@@ -79,8 +79,8 @@ class RouteContext:
     cancel: Cancel
 
     @property
-    def hall(self) -> ReadReplica:
-        return self.core.hall
+    def replica(self) -> ReadReplica:
+        return self.core.replica
 
     @property
     def actor(self) -> Actor:

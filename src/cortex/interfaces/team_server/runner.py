@@ -65,10 +65,10 @@ def serve_core(
     certificate = _certificate(tls_cert, tls_key)
     with (
         listen_on(where, settings.core.port if port is None else port) as listening,
-        _open(ledger, settings, directory) as hall,
+        _open(ledger, settings, directory) as replica,
     ):
         write_logs(settings.core.log_format, settings.server.log_level)
-        app = make_app(hall, ledger, settings, local=is_loopback(where) and not behind_proxy)
+        app = make_app(replica, ledger, settings, local=is_loopback(where) and not behind_proxy)
         server = Patient(
             config(app, lifespan=False, proxied=behind_proxy, grace=GRACE_SECONDS, tls=certificate)
         )

@@ -23,6 +23,7 @@ from cortex.engine.store import (
     RecordTransaction,
     Screened,
     Sees,
+    Store,
     TransactionResult,
     kind_of_id,
 )
@@ -40,12 +41,17 @@ class RequestScope:
 
 
 class WriteGateway(Records):
-    """The records of the ledger, for the viewer of the current thread."""
+    """Records that are read from the replica's store and written to the ledger."""
 
     def __init__(self, ledger: Ledger, present: LiveAccess, take_over: Callable[[], None]) -> None:
         """`take_over` makes new changes of the ledger readable in the replica."""
         self._ledger, self._present, self._take_over = ledger, present, take_over
         self._local = threading.local()
+
+    def read_from(self, store: Store) -> None:
+        """Take the place of this store's records; a reopened store takes this call again."""
+        super().__init__(store.connections, lambda: store.viewer)
+        store.records = self
 
     @contextmanager
     def visited_by(self, viewer: Viewer) -> Iterator[RequestScope]:

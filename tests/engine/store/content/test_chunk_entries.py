@@ -17,7 +17,7 @@ def store(tmp_path):
 
 @pytest.fixture
 def source(store):
-    return store.truth.source("chunks", "here", "").id
+    return store.content.source("chunks", "here", "").id
 
 
 def entry(name, text="text", kind="symbols", tags=("a",), **more):
@@ -91,7 +91,7 @@ def test_an_update_that_fails_changes_nothing(store, source):
         put(update, entry("x"))
         raise ValueError("broken")
     assert everything(store) == {}
-    assert store.truth.seq() == 0
+    assert store.content.seq() == 0
 
 
 def test_what_is_removed_leaves_no_text_and_no_tag(store, source):
@@ -103,7 +103,7 @@ def test_what_is_removed_leaves_no_text_and_no_tag(store, source):
         (other,) = update.of_file("a.json")
         update.remove(other)
     assert everything(store) == {}
-    assert (store.lookup.text(1), store.lookup.text(2)) == ("", "")
+    assert (store.content.text(1), store.content.text(2)) == ("", "")
     store.indexes.catch_up()
     assert store.check() == []
 

@@ -14,16 +14,16 @@ CODE = 'class Lamp:\n    """A light."""\n\n    def switch(self):\n        return
 def test_ids_that_the_truth_does_not_know_are_left_out(folder):
     folder.write(a_py=CODE)
     doc = folder.doc("a.py")
-    chunks = [chunk for chunk, _ in folder.store.lookup.chunks(folder.blob("a.py"))]
+    chunks = [chunk for chunk, _ in folder.store.content.chunks(folder.blob("a.py"))]
     pairs = [(doc, chunks[0]), (doc, 9999), (9999, chunks[0])]
-    assert list(folder.store.lookup.places(pairs)) == [(doc, chunks[0])]
+    assert list(folder.store.content.places(pairs)) == [(doc, chunks[0])]
 
 
 def test_definitions_are_found_in_any_case_those_written_exactly_so_first(folder):
     folder.write(a_py=CODE)
-    found = folder.store.lookup.definitions([folder.source.id], ["lamp", "switch"])
+    found = folder.store.content.definitions([folder.source.id], ["lamp", "switch"])
     assert [one.qualified for one in found] == ["Lamp.switch", "lamp", "Lamp"]
-    chunks = dict(folder.store.lookup.chunks(folder.blob("a.py")))
+    chunks = dict(folder.store.content.chunks(folder.blob("a.py")))
     assert [
         chunks[one.chunk].start_line <= line for one, line in zip(found, (4, 8, 1), strict=True)
     ] == [True] * 3
@@ -45,11 +45,11 @@ def test_where_a_name_is_defined_does_not_cost_more_than_its_text_has_headings(f
     with folder.store._connections.read() as connection:
         connection.set_progress_handler(count, 1_000)
         try:
-            found = folder.store.lookup.definitions([folder.source.id], ["Limit"])
+            found = folder.store.content.definitions([folder.source.id], ["Limit"])
         finally:
             connection.set_progress_handler(None, 0)
     assert steps * 1_000 < 100 * headings
-    chunks = dict(folder.store.lookup.chunks(folder.blob("a.md")))
+    chunks = dict(folder.store.content.chunks(folder.blob("a.md")))
     assert len(chunks) == headings and len(found) == 200
     assert found[0].doc == folder.doc("b.md")
     assert [chunks[one.chunk].start_line for one in found[1:]] == list(range(1, 200))
@@ -66,10 +66,10 @@ def test_where_a_name_is_defined_does_not_cost_more_than_its_text_has_headings(f
 )
 def test_a_name_stands_in_all_chunks_that_hold_its_line_and_in_no_other(folder, lines):
     folder.write(a_md="\n".join(lines))
-    chunks = folder.store.lookup.chunks(folder.blob("a.md"))
+    chunks = folder.store.content.chunks(folder.blob("a.md"))
     named = [
         symbol
-        for symbol in folder.store.lookup.symbols(folder.blob("a.md"))
+        for symbol in folder.store.content.symbols(folder.blob("a.md"))
         if symbol.name.lower() == "lamp"
     ]
     named.sort(key=lambda one: (one.name != "lamp", one.start_line))
@@ -79,7 +79,7 @@ def test_a_name_stands_in_all_chunks_that_hold_its_line_and_in_no_other(folder, 
         for n, each in chunks
         if each.start_line <= one.start_line <= each.end_line
     ]
-    found = folder.store.lookup.definitions([folder.source.id], ["lamp"])
+    found = folder.store.content.definitions([folder.source.id], ["lamp"])
     assert [(one.chunk, one.qualified) for one in found] == wanted
 
 
@@ -87,23 +87,23 @@ def test_a_name_on_a_line_of_many_chunks_stands_in_each(folder):
     folder.write(
         a_py="x = 1\n" * 400 + "def lamp(): return [" + "1, " * 4_000 + "]\n" + "y = 1\n" * 400
     )
-    chunks = folder.store.lookup.chunks(folder.blob("a.py"))
+    chunks = folder.store.content.chunks(folder.blob("a.py"))
     here = [number for number, chunk in chunks if chunk.start_line <= 401 <= chunk.end_line]
     assert len(chunks) > len(here) > 5
     assert [
         definition.chunk
-        for definition in folder.store.lookup.definitions([folder.source.id], ["lamp"])
+        for definition in folder.store.content.definitions([folder.source.id], ["lamp"])
     ] == here
     assert [
-        one.chunk for one in folder.store.lookup.definitions([folder.source.id], ["lamp"], 3)
+        one.chunk for one in folder.store.content.definitions([folder.source.id], ["lamp"], 3)
     ] == here[:3]
 
 
 def test_a_text_comes_back_as_it_went_in(folder):
     text = "s = 'Zoë 漢字 \U0001f9ff'\n\n\tx = 1"
     folder.write(a_py=text)
-    assert folder.store.lookup.text(folder.blob("a.py")) == text
-    for _, chunk in folder.store.lookup.chunks(folder.blob("a.py")):
+    assert folder.store.content.text(folder.blob("a.py")) == text
+    for _, chunk in folder.store.content.chunks(folder.blob("a.py")):
         assert text[chunk.start : chunk.end].strip()
 
 
@@ -116,13 +116,13 @@ def test_docs_below_a_folder_are_those_in_it_and_not_its_neighbours(folder):
             "src.py": "d = 1\n",
         }
     )
-    below = [doc.path for doc in folder.store.lookup.docs(folder.source.id, "src")]
+    below = [doc.path for doc in folder.store.content.docs(folder.source.id, "src")]
     assert below == ["src/a.py", "src/in/b.py"]
 
 
 def test_whether_a_path_is_known_is_told_without_a_look_at_all_docs(folder):
     folder.write_all({"src/a.py": "a = 1\n", "src2/c.py": "c = 1\n"})
-    lookup, source = folder.store.lookup, folder.source.id
+    lookup, source = folder.store.content, folder.source.id
     assert [
         lookup.knows(source, path)
         for path in ("", "src", "src/a.py", "src2", "sr", "src/a", "src/b.py")
@@ -144,23 +144,23 @@ def test_symbols_come_back_as_they_went_in(folder, path):
     )
     folder.write_all({path: text})
     cut = chunkers.cut(text, path, chunkers.language_of(path, text))
-    assert folder.store.lookup.symbols(folder.blob(path)) == cut.symbols
+    assert folder.store.content.symbols(folder.blob(path)) == cut.symbols
     assert any(symbol.parent for symbol in cut.symbols)
 
 
 def test_counts_are_of_docs_not_of_content(folder):
     folder.write(a_py="x = 1\n", b_py="x = 1\n")
-    assert folder.store.lookup.counts(folder.source.id) == Counts(2, 2, 12)
-    assert folder.store.lookup.languages(folder.source.id) == {"python": 2}
-    assert folder.store.lookup.sizes(folder.source.id, 5, 100) == (0, 2, 0)
+    assert folder.store.content.counts(folder.source.id) == Counts(2, 2, 12)
+    assert folder.store.content.languages(folder.source.id) == {"python": 2}
+    assert folder.store.content.sizes(folder.source.id, 5, 100) == (0, 2, 0)
 
 
 def test_sources_do_not_see_each_other(folder):
-    other = folder.store.truth.source("files", "other", "/other")
+    other = folder.store.content.source("files", "other", "/other")
     folder.write(a_py=CODE)
-    assert folder.store.lookup.definitions([other.id], ["Lamp"]) == []
-    assert folder.store.lookup.counts(other.id).docs == 0
-    assert folder.store.truth.source("files", "other", "/other") == other
+    assert folder.store.content.definitions([other.id], ["Lamp"]) == []
+    assert folder.store.content.counts(other.id).docs == 0
+    assert folder.store.content.source("files", "other", "/other") == other
 
 
 def test_a_text_that_we_could_not_have_written_is_refused():
@@ -189,9 +189,9 @@ def test_what_is_remembered_of_several_sources_is_of_this_state(folder):
     up once.
     """
     store, one = folder.store, folder.source.id
-    other = store.truth.source("files", "other", "/other").id
+    other = store.content.source("files", "other", "/other").id
     folder.write(a_py=CODE)
-    assert [store.lookup.are_all(some) for some in ((one,), (other,), (one, other))] == [
+    assert [store.content.are_all(some) for some in ((one,), (other,), (one, other))] == [
         True,
         False,
         True,
@@ -201,9 +201,9 @@ def test_what_is_remembered_of_several_sources_is_of_this_state(folder):
         1,
         0,
     )
-    folder.source = store.truth.source("files", "other", "/other")
+    folder.source = store.content.source("files", "other", "/other")
     folder.write_all({"b.py": CODE, "c.py": "c = 1\n"})
-    assert [store.lookup.are_all(some) for some in ((one,), (other,), (one, other))] == [
+    assert [store.content.are_all(some) for some in ((one,), (other,), (one, other))] == [
         False,
         False,
         True,
@@ -214,7 +214,7 @@ def test_what_is_remembered_of_several_sources_is_of_this_state(folder):
         2,
     )
     folder.remove("b.py", "c.py")
-    assert [store.lookup.are_all(some) for some in ((one,), (other,), (one, other))] == [
+    assert [store.content.are_all(some) for some in ((one,), (other,), (one, other))] == [
         True,
         False,
         True,

@@ -15,16 +15,16 @@ def test_every_change_raises_seq_by_one(folder):
         2,
         3,
     ]
-    assert folder.store.truth.seq() == 3
+    assert folder.store.content.seq() == 3
 
 
 def test_a_new_time_of_a_file_is_no_news_to_the_indexes(folder):
     folder.write(a_py="x = 1\n")
-    folder.store.truth.apply(
+    folder.store.content.apply(
         folder.source.id, ContentChange(touched=[(folder.doc("a.py"), ScannedFile("a.py", 6, 99))])
     )
-    assert folder.store.truth.seq() == 1
-    assert folder.store.truth.known(folder.source.id)["a.py"].mtime_ns == 99
+    assert folder.store.content.seq() == 1
+    assert folder.store.content.known(folder.source.id)["a.py"].mtime_ns == 99
 
 
 def test_a_changed_text_is_a_new_doc_and_ids_are_never_used_again(folder):
@@ -40,10 +40,10 @@ def test_a_changed_text_is_a_new_doc_and_ids_are_never_used_again(folder):
 
 def test_chunk_ids_are_never_used_again_even_when_their_blob_is_forgotten(folder):
     folder.write(a_py="x = 1\n")
-    ((first, _),) = folder.store.lookup.chunks(folder.blob("a.py"))
-    folder.store.truth.forget([folder.doc("a.py")])
+    ((first, _),) = folder.store.content.chunks(folder.blob("a.py"))
+    folder.store.content.forget([folder.doc("a.py")])
     folder.write(a_py="x = 1\n")
-    ((second, _),) = folder.store.lookup.chunks(folder.blob("a.py"))
+    ((second, _),) = folder.store.content.chunks(folder.blob("a.py"))
     assert second > first
 
 
@@ -61,11 +61,11 @@ def test_a_rename_and_a_branch_switch_and_back_need_no_new_blob(folder):
     assert folder.blobs() == 2
     before = folder.blob("b.py")
     folder.write(b_py="y = 'on the branch'\n")
-    folder.store.truth.apply(
+    folder.store.content.apply(
         folder.source.id, ContentChange(links=[(ScannedFile("b.py", 1, 1), before)])
     )
     assert folder.blobs() == 3
-    assert folder.store.lookup.text(folder.blob("b.py")) == "y = 1\n"
+    assert folder.store.content.text(folder.blob("b.py")) == "y = 1\n"
 
 
 def test_the_last_removals_are_remembered_after_the_words_have_dropped_them(folder, monkeypatch):
@@ -73,16 +73,16 @@ def test_the_last_removals_are_remembered_after_the_words_have_dropped_them(fold
     folder.write(a_py="x = 1\n", b_py="y = 1\n", c_py="z = 1\n")
     docs = [folder.doc(path) for path in ("a.py", "b.py", "c.py")]
     folder.catch_up()
-    before = folder.store.truth.seq()
+    before = folder.store.content.seq()
     first = folder.remove("a.py")
     folder.remove("b.py")
     folder.catch_up()
     assert [row[0] for row in folder.store.indexes._gone(before)] == docs[:2]
-    assert folder.store.truth.remembers(before)
+    assert folder.store.content.remembers(before)
     folder.remove("c.py")
     folder.catch_up()
     assert [row[0] for row in folder.store.indexes._gone(before)] == docs[1:]
-    assert (folder.store.truth.remembers(before), folder.store.truth.remembers(first)) == (
+    assert (folder.store.content.remembers(before), folder.store.content.remembers(first)) == (
         False,
         True,
     )
@@ -91,18 +91,18 @@ def test_the_last_removals_are_remembered_after_the_words_have_dropped_them(fold
 def test_in_doubt_no_removal_counts_as_known_until_something_changes(folder):
     seq = folder.write(a_py="x = 1\n")
     folder.catch_up()
-    assert folder.store.truth.remembers(seq)
-    folder.store.truth.doubt()
-    assert not folder.store.truth.remembers(seq)
-    assert folder.store.truth.remembers(folder.write(b_py="y = 1\n"))
+    assert folder.store.content.remembers(seq)
+    folder.store.content.doubt()
+    assert not folder.store.content.remembers(seq)
+    assert folder.store.content.remembers(folder.write(b_py="y = 1\n"))
 
 
 def test_content_that_nothing_uses_goes_after_a_while(folder):
     folder.write(a_py="x = 1\n", b_py="y = 1\n")
     folder.remove("a.py")
     now = int(time.time())
-    assert folder.store.truth.sweep(now - 14 * DAY) == 0
-    assert folder.store.truth.sweep(now + 1) == 1
+    assert folder.store.content.sweep(now - 14 * DAY) == 0
+    assert folder.store.content.sweep(now + 1) == 1
     assert folder.blobs() == 1
 
 
@@ -112,44 +112,44 @@ def test_content_that_is_used_again_stays(folder):
     folder.remove("a.py")
     folder.remove("b.py")
     folder.write(c_py="x = 1\n")
-    assert folder.store.truth.sweep(int(time.time()) + 1) == 0
+    assert folder.store.content.sweep(int(time.time()) + 1) == 0
 
 
 def test_content_that_is_forgotten_goes_at_once_unless_another_doc_uses_it(folder):
     folder.write(a_py="x = 1\n", b_py="x = 1\n")
-    folder.store.truth.forget([folder.doc("a.py")])
+    folder.store.content.forget([folder.doc("a.py")])
     assert folder.blobs() == 1
-    folder.store.truth.forget([folder.doc("b.py")])
+    folder.store.content.forget([folder.doc("b.py")])
     assert folder.blobs() == 0
 
 
 def test_forgetting_what_is_not_there_is_nothing(folder):
     folder.write(a_py="x = 1\n")
-    folder.store.truth.forget([999])
-    assert "a.py" in folder.store.truth.known(folder.source.id)
+    folder.store.content.forget([999])
+    assert "a.py" in folder.store.content.known(folder.source.id)
 
 
 def test_a_refused_file_leaves_the_docs_and_comes_back_when_it_can_be_read(folder):
     folder.write(a_py="x = 1\n")
-    folder.store.truth.apply(
+    folder.store.content.apply(
         folder.source.id, ContentChange(skips=[(ScannedFile("a.py", 5, 7), "binary")])
     )
-    assert folder.store.truth.known(folder.source.id) == {}
-    assert folder.store.truth.skips(folder.source.id) == {"a.py": (5, 7, "binary")}
+    assert folder.store.content.known(folder.source.id) == {}
+    assert folder.store.content.skips(folder.source.id) == {"a.py": (5, 7, "binary")}
     folder.write(a_py="x = 2\n")
-    assert folder.store.truth.skips(folder.source.id) == {}
+    assert folder.store.content.skips(folder.source.id) == {}
 
 
 def test_a_change_that_fails_leaves_nothing_behind(folder):
     folder.write(a_py="x = 1\n")
     try:
         # There is no such blob
-        folder.store.truth.apply(
+        folder.store.content.apply(
             folder.source.id,
             ContentChange(removed=["a.py"], links=[(ScannedFile("b.py", 1, 1), 12345)]),
         )
     except Exception as error:
         assert getattr(error, "code", "") == "INTERNAL_ERROR"
-    assert set(folder.store.truth.known(folder.source.id)) == {"a.py"}
-    assert folder.store.truth.seq() == 1
+    assert set(folder.store.content.known(folder.source.id)) == {"a.py"}
+    assert folder.store.content.seq() == 1
     assert folder.write(c_py="z = 1\n") == 2

@@ -29,7 +29,7 @@ def find(store: Store, word: str) -> list[str]:
     words = store.indexes.words()
     assert words is not None
     rows = words.search([LexicalTerm(word, TERM)], SearchFilter((1,)), 1000)
-    places = store.lookup.places([(doc, chunk) for doc, chunk, _ in rows])
+    places = store.content.places([(doc, chunk) for doc, chunk, _ in rows])
     return sorted({place.doc.path for place in places.values()})
 
 
@@ -204,7 +204,7 @@ term = LexicalTerm("lamp", tuple((field, 1.0) for field in FIELDS))
 for _ in sys.stdin:
     for _ in range(20):
         rows = store.indexes.words().search([term], SearchFilter((1,)), 1000)
-        count = len(store.lookup.places([(doc, chunk) for doc, chunk, _ in rows]))
+        count = len(store.content.places([(doc, chunk) for doc, chunk, _ in rows]))
     print(count, store.indexes.state()[0], flush=True)
 store.close()
 """
@@ -298,7 +298,7 @@ def test_rebuilt_words_do_not_depend_on_the_order_of_changes(tmp_path, open_stor
         folder.store.indexes.rebuild()
         words = folder.store.indexes.words()
         rows = words.search([LexicalTerm("lamp", TERM)], SearchFilter((1,)), 10)
-        places = folder.store.lookup.places([(doc, chunk) for doc, chunk, _ in rows])
+        places = folder.store.content.places([(doc, chunk) for doc, chunk, _ in rows])
         orders.append(sorted((score, places[doc, chunk].doc.path) for doc, chunk, score in rows))
     assert orders[0] == orders[1]
 
@@ -312,8 +312,8 @@ def vector_ids(store: Store, embedder) -> set[int]:
 
 
 def chunk_ids(folder) -> set[int]:
-    docs = folder.store.lookup.docs(folder.source.id)
-    return {chunk for doc in docs for chunk, _ in folder.store.lookup.chunks(doc.blob)}
+    docs = folder.store.content.docs(folder.source.id)
+    return {chunk for doc in docs for chunk, _ in folder.store.content.chunks(doc.blob)}
 
 
 def test_vectors_hold_the_ids_of_the_chunks_in_use(folder):
@@ -426,7 +426,7 @@ def test_the_check_tells_of_vectors_that_are_lost_or_too_many(folder):
     vectors = folder.store.indexes.vectors(embedder.stamp)
     vectors.remove(vectors.ids()[:1])
     vectors.add(np.asarray([998, 999]), embedder.embed(["x", "y"], "passage"))
-    vectors.sync(folder.store.truth.seq())
+    vectors.sync(folder.store.content.seq())
     assert folder.store.check() == ["vectors: 1 rows missing, 2 too many"]
     folder.write(c_py="chair = 3\n")
     folder.catch_up()

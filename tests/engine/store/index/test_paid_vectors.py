@@ -31,8 +31,8 @@ def pay(store, stamp: Stamp = STAMP, most: int = 1000) -> list[str]:
 
 
 def chunk_ids(folder) -> set[int]:
-    docs = folder.store.lookup.docs(folder.source.id)
-    return {chunk for doc in docs for chunk, _ in folder.store.lookup.chunks(doc.blob)}
+    docs = folder.store.content.docs(folder.source.id)
+    return {chunk for doc in docs for chunk, _ in folder.store.content.chunks(doc.blob)}
 
 
 def vector_ids(folder, stamp: Stamp = STAMP) -> set[int]:
@@ -120,10 +120,10 @@ def test_only_a_model_that_had_everything_is_complete_and_little_that_is_missing
     pay(folder.store)
     folder.store.paid.set_complete(folder.store.paid.model(STAMP), True)
     catch_up(folder)
-    assert folder.store.indexes.vectors(STAMP).watermark == folder.store.truth.seq()
+    assert folder.store.indexes.vectors(STAMP).watermark == folder.store.content.seq()
     folder.write(more_py="desk = 1\n")
     catch_up(folder)
-    assert folder.store.indexes.vectors(STAMP).watermark == folder.store.truth.seq()
+    assert folder.store.indexes.vectors(STAMP).watermark == folder.store.content.seq()
     assert (folder.store.indexes.sets.embedded(STAMP), folder.store.indexes.sets.count()) == (4, 5)
     folder.write_all({f"g{number}.py": f"chair = {number}\n" for number in range(9)})
     catch_up(folder)
@@ -155,7 +155,7 @@ def test_what_is_embedded_again_under_another_name_is_known(folder):
     folder.write(a_py="lamp = 1\n")
     pay(folder.store)
     folder.remove("a.py")
-    folder.store.truth.sweep(2**40)  # the content is gone for good, the vector is not yet
+    folder.store.content.sweep(2**40)  # the content is gone for good, the vector is not yet
     folder.write(b_py="lamp = 1\n")
     model = folder.store.paid.model(STAMP)
     (waiting,) = folder.store.paid.waiting(model, folder.store.paid.plan(model))
@@ -169,7 +169,7 @@ def test_a_sweep_keeps_vectors_while_a_text_could_still_claim_them(folder):
     folder.write(a_py="lamp = 1\n", b_py="desk = 2\n")
     pay(folder.store)
     folder.remove("a.py")
-    folder.store.truth.sweep(2**40)
+    folder.store.content.sweep(2**40)
     folder.write(c_py="chair = 3\n")
     folder.store.paid.sweep(0, None)
     assert [count for _, _, count in folder.store.paid.models()] == [2]
@@ -187,5 +187,5 @@ def test_what_is_most_useful_waits_in_front(folder):
             "vendor/b.py": "b = 1\n",
         }
     )
-    assert folder.store.truth.apply(folder.source.id, ContentChange()) == 1
+    assert folder.store.content.apply(folder.source.id, ContentChange()) == 1
     assert pay(folder.store) == ["code = 1", "text", "test = 1", "b = 1"]

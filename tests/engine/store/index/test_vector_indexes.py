@@ -49,11 +49,11 @@ def texts_in_use(store: Store) -> dict[int, str]:
     """The chunks in use, by id, as SQLite has them."""
     with store._connections.read() as connection:
         blobs = [row[0] for row in connection.execute("SELECT DISTINCT blob FROM docs")]
-    texts = {blob: store.lookup.text(blob) for blob in blobs}
+    texts = {blob: store.content.text(blob) for blob in blobs}
     return {
         number: texts[blob][chunk.start : chunk.end]
         for blob in blobs
-        for number, chunk in store.lookup.chunks(blob)
+        for number, chunk in store.content.chunks(blob)
     }
 
 
@@ -62,7 +62,7 @@ def assert_whole(store: Store) -> None:
     text, and nothing else has one.
     """
     expected, vectors = texts_in_use(store), vectors_of(store)
-    assert vectors.watermark == store.truth.seq()
+    assert vectors.watermark == store.content.seq()
     assert vectors.ids().tolist() == sorted(expected)
     fresh = Vectors.open(None, EMBEDDER.stamp)
     fresh.add(
@@ -115,7 +115,7 @@ def test_what_was_removed_for_good_leaves_no_row_on_disk_in_sets_that_answer_no_
     assert [_is_on_disk(store, needle) for needle in needles] == [True, True]
     with store._connections.write() as connection:
         truth.forget_source(connection, folder.source.id)
-    folder.source = store.truth.source("files", "other", "/other")
+    folder.source = store.content.source("files", "other", "/other")
     folder.write(c_py="desk = 1\n")
     catch_up(store)
     assert store.indexes.tidy()
@@ -192,9 +192,9 @@ def test_content_that_comes_back_gets_its_row_again(folder):
 def test_what_is_forgotten_for_good_loses_its_row(folder):
     folder.write(a_py="lamp = 1\n", b_py="desk = 1\n")
     catch_up(folder.store)
-    folder.store.truth.forget([folder.doc("a.py")])
+    folder.store.content.forget([folder.doc("a.py")])
     folder.remove("b.py")
-    folder.store.truth.sweep(2**40)
+    folder.store.content.sweep(2**40)
     folder.write(c_py="chair = 1\n")
     catch_up(folder.store)
     assert_whole(folder.store)
@@ -207,7 +207,7 @@ def test_who_is_killed_between_two_steps_goes_on_from_the_watermark(
     first = folder_of(open_store())
     first.write_all({f"f{number}.py": f"lamp = {number}\n" for number in range(20)})
     catch_up(first.store)
-    mark = first.store.truth.seq()
+    mark = first.store.content.seq()
     first.write(f3_py="desk = 3\n")
     first.remove("f4.py")
     asked = Asked()
@@ -282,14 +282,14 @@ def spoil(store: Store) -> None:
     vectors = vectors_of(store)
     vectors.remove(vectors.ids()[:1])
     vectors.add(np.asarray([998, 999]), EMBEDDER.embed(["x", "y"], "passage"))
-    vectors.sync(store.truth.seq())
+    vectors.sync(store.content.seq())
 
 
 def test_in_doubt_rows_that_were_lost_or_are_too_many_are_put_right(folder):
     folder.write(a_py="lamp = 1\n", b_py="desk = 1\n")
     catch_up(folder.store)
     spoil(folder.store)
-    folder.store.truth.doubt()
+    folder.store.content.doubt()
     folder.write(c_py="chair = 1\n")
     catch_up(folder.store)
     assert_whole(folder.store)
@@ -366,13 +366,13 @@ def test_after_any_changes_the_set_is_the_one_that_is_made_anew(
         patch.setattr(truth, "REMOVALS", kept)
         folder = folder_of(Store(directory))
         for change, path, text in changes:
-            known = folder.store.truth.known(folder.source.id)
+            known = folder.store.content.known(folder.source.id)
             if change == "write":
                 folder.write_all({path: text})
             elif change == "remove":
                 folder.remove(path)
             elif change == "forget" and path in known:
-                folder.store.truth.forget([known[path].doc])
+                folder.store.content.forget([known[path].doc])
             elif change == "words":
                 folder.catch_up()
             elif change == "all":
@@ -383,12 +383,12 @@ def test_after_any_changes_the_set_is_the_one_that_is_made_anew(
                     killed.setattr(Vectors, "sync", lambda self, watermark: None)
                     catch_up(folder.store)
             elif change == "sweep":
-                folder.store.truth.sweep(2**40)
+                folder.store.content.sweep(2**40)
             elif change == "reopen":
                 folder.store.close()
                 folder = folder_of(Store(directory))
             elif change == "doubt":
-                folder.store.truth.doubt()
+                folder.store.content.doubt()
         with closing(folder.store):
             catch_up(folder.store)
             assert_whole(folder.store)

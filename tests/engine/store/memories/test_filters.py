@@ -114,58 +114,57 @@ wishes = some.builds(
 def test_an_index_gives_what_a_look_at_every_row_gives(store, few, ways, monkeypatch):
     monkeypatch.setattr(lookups, "FEW", few)
     monkeypatch.setattr(wants, "MAX_WAYS", ways)
-    every = store.remembered.select(MemoryFilter())
+    every = store.memories.select(MemoryFilter())
     assert len(every) == 100
-    docs = {one.ref: doc for doc, one in store.remembered.by_docs(range(1, 500)).items()}
+    docs = {one.ref: doc for doc, one in store.memories.by_docs(range(1, 500)).items()}
 
     @settings(max_examples=150, deadline=None)
     @given(wishes, some.integers(0, 12), some.integers(0, 12))
     def agree(wanted: MemoryFilter, limit: int, offset: int) -> None:
         expected = [one.ref for one in every if fits(one, wanted)]
-        assert [one.ref for one in store.remembered.select(wanted)] == expected
-        assert [one.ref for one in store.remembered.select(wanted, limit, offset)] == expected[
+        assert [one.ref for one in store.memories.select(wanted)] == expected
+        assert [one.ref for one in store.memories.select(wanted, limit, offset)] == expected[
             offset : offset + limit
         ]
-        assert store.remembered.count(wanted) == len(expected)
-        assert store.remembered.docs(wanted) == {docs[ref] for ref in expected if ref in docs}
+        assert store.memories.count(wanted) == len(expected)
+        assert store.memories.docs(wanted) == {docs[ref] for ref in expected if ref in docs}
 
     agree()
 
 
 def test_very_many_sources_are_asked_together(store):
     """As of somebody with a database for each of hundreds of scopes."""
-    every = store.remembered.select(MemoryFilter())
+    every = store.memories.select(MemoryFilter())
     wanted = MemoryFilter(sources=tuple(range(1, 500)), projects=("shop", "site", "nothing"))
-    assert [one.ref for one in store.remembered.select(wanted, 1000)] == [
+    assert [one.ref for one in store.memories.select(wanted, 1000)] == [
         one.ref for one in every if fits(one, wanted)
     ]
 
 
 def test_rows_of_one_moment_come_in_the_order_of_their_database(store):
-    every = store.remembered.select(MemoryFilter(origins=(OTHER,)))
+    every = store.memories.select(MemoryFilter(origins=(OTHER,)))
     assert [(one.memory.created, one.number) for one in every] == sorted(
         ((one.memory.created, one.number) for one in every), reverse=True
     )
 
 
 def test_scopes_are_counted_over_all_sources_of_an_origin(store):
-    sources = [source.id for source in store.remembered.sources(("", OTHER), ("shown", "staging"))]
+    sources = [source.id for source in store.memories.sources(("", OTHER), ("shown", "staging"))]
     counted = {
-        (scope.scope.lower(), scope.origin): scope.count
-        for scope in store.remembered.scopes(sources)
+        (scope.scope.lower(), scope.origin): scope.count for scope in store.memories.scopes(sources)
     }
     expected: dict[tuple[str, str], int] = {}
-    for one in store.remembered.select(MemoryFilter(sources=tuple(sources))):
+    for one in store.memories.select(MemoryFilter(sources=tuple(sources))):
         key = (one.scope.lower(), one.origin)
         expected[key] = expected.get(key, 0) + 1
     assert counted == expected
 
 
 def test_an_answer_that_was_kept_is_worked_out_anew_when_something_was_written(store):
-    before = store.remembered.count(MemoryFilter())
+    before = store.memories.count(MemoryFilter())
     memory = Memory("mem_new", "Something new", project="shop", created=1)
     new = NewMemory(memory, "shown", MemoryState.APPROVED, scope="shop", fingerprint=b"new")
     store.memories.add([new], word, actor="person")
-    assert store.remembered.count(MemoryFilter()) == before + 1
+    assert store.memories.count(MemoryFilter()) == before + 1
     store.memories.delete([("", "mem_new")], "person")
-    assert store.remembered.count(MemoryFilter()) == before
+    assert store.memories.count(MemoryFilter()) == before

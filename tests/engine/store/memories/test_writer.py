@@ -92,19 +92,19 @@ class Desk:
         return self.store.memories.delete([(origin, key) for key in keys], "person")
 
     def get(self, key: str, origin: str = OWN) -> Remembered:
-        (one,) = self.store.remembered.by_key(key, {origin})
+        (one,) = self.store.memories.by_key(key, {origin})
         return one
 
     def keys(self, **wanted) -> list[str]:
-        return [one.memory.key for one in self.store.remembered.select(MemoryFilter(**wanted))]
+        return [one.memory.key for one in self.store.memories.select(MemoryFilter(**wanted))]
 
     def found(self, key: str, origin: str = OWN) -> str | None:
         """The name of the source that a memory has a doc in."""
-        sources = self.store.remembered.sources({origin}, (SHOWN, STAGED))
+        sources = self.store.memories.sources({origin}, (SHOWN, STAGED))
         names = [
             source.name
             for source in sources
-            if key in {doc.path for doc in self.store.lookup.docs(source.id)}
+            if key in {doc.path for doc in self.store.content.docs(source.id)}
         ]
         assert len(names) <= 1
         return names[0] if names else None
@@ -173,13 +173,13 @@ def test_a_decision_that_fails_in_the_middle_leaves_nothing(desk):
 
 def test_a_copy_that_fails_in_the_middle_leaves_nothing_and_is_no_further(desk):
     desk.copy(new("a"))
-    before = desk.everything(), desk.store.remembered.mirrors()
+    before = desk.everything(), desk.store.memories.mirrors()
     ones = [
         replace(new(key, title), origin=FOREIGN) for key, title in (("b", "fine"), ("c", "bad"))
     ]
     with pytest.raises(RuntimeError):
         desk.store.memories.copy(Mirror(FOREIGN, high=7), ones, ["a"], fail_at("bad"), name)
-    assert (desk.everything(), desk.store.remembered.mirrors()) == before
+    assert (desk.everything(), desk.store.memories.mirrors()) == before
 
 
 def test_an_undo_that_fails_in_the_middle_leaves_nothing(desk):
@@ -205,7 +205,7 @@ def test_a_memory_and_what_it_supersedes_are_one_step(desk):
     assert (
         desk.get("a").state is MemoryState.SUPERSEDED and desk.get("a").judgement.successor == "b"
     )
-    assert {decision.batch for decision in desk.store.remembered.decisions(2)} == {step}
+    assert {decision.batch for decision in desk.store.memories.decisions(2)} == {step}
     assert desk.undo(step) == 2
     assert (desk.get("a").state, desk.get("b").state) == (
         MemoryState.APPROVED,
@@ -252,9 +252,9 @@ def test_an_edit_changes_the_wording_and_what_is_found(desk):
         [],
         ["a"],
     )
-    assert desk.store.remembered.citations(one.id) == (CITED,)
-    (doc,) = desk.store.lookup.docs(one.source)
-    assert desk.store.lookup.text(doc.blob).startswith("# New words")
+    assert desk.store.memories.citations(one.id) == (CITED,)
+    (doc,) = desk.store.content.docs(one.source)
+    assert desk.store.content.text(doc.blob).startswith("# New words")
 
 
 def test_the_log_tells_every_decision_with_who_and_why(desk):
@@ -262,7 +262,7 @@ def test_the_log_tells_every_decision_with_who_and_why(desk):
     desk.judge("a", MemoryState.APPROVED)
     told = [
         (decision.action, decision.before, decision.after, decision.actor, decision.reason)
-        for decision in desk.store.remembered.decisions(9, (OWN, "a"))
+        for decision in desk.store.memories.decisions(9, (OWN, "a"))
     ]
     assert told == [
         ("judge", "staging", "approved", "person", "because"),
@@ -280,7 +280,7 @@ def exact(desk: Desk, key: str, origin: str = OWN) -> tuple:
     return (
         replace(one, source=None),
         desk.found(key, origin),
-        desk.store.remembered.citations(one.id),
+        desk.store.memories.citations(one.id),
     )
 
 
@@ -344,31 +344,27 @@ def test_a_foreign_row_that_nobody_had_judged_is_unjudged_after_an_undo(desk, ow
 def test_a_step_is_taken_back_once_and_the_one_before_is_next(desk):
     first = desk.add(new("a"))
     second = desk.judge("a", MemoryState.PROMOTED)
-    assert desk.store.remembered.last_batch(not_by="hook") == second
+    assert desk.store.memories.last_batch(not_by="hook") == second
     assert (desk.undo(second), desk.undo(second)) == (1, 0)
-    assert desk.store.remembered.last_batch(not_by="hook") == first
+    assert desk.store.memories.last_batch(not_by="hook") == first
     assert desk.undo(first) == 1
-    assert desk.store.remembered.last_batch(not_by="hook") == 0
+    assert desk.store.memories.last_batch(not_by="hook") == 0
 
 
 def test_what_a_hook_brought_is_not_what_a_person_takes_back(desk):
     mine = desk.add(new("a"))
     desk.add(new("b", state=MemoryState.STAGING), actor="hook")
-    assert desk.store.remembered.last_batch(not_by="hook") == mine
+    assert desk.store.memories.last_batch(not_by="hook") == mine
 
 
 def test_a_judgement_waits_for_a_row_that_is_not_copied(desk):
     first = desk.judge("obs_9", MemoryState.PROMOTED, FOREIGN)
     second = desk.judge("obs_9", MemoryState.REJECTED, FOREIGN)
-    assert (
-        desk.store.remembered.judgements(FOREIGN, ["obs_9"])["obs_9"].state is MemoryState.REJECTED
-    )
+    assert desk.store.memories.judgements(FOREIGN, ["obs_9"])["obs_9"].state is MemoryState.REJECTED
     desk.undo(second)
-    assert (
-        desk.store.remembered.judgements(FOREIGN, ["obs_9"])["obs_9"].state is MemoryState.PROMOTED
-    )
+    assert desk.store.memories.judgements(FOREIGN, ["obs_9"])["obs_9"].state is MemoryState.PROMOTED
     desk.undo(first)
-    assert desk.store.remembered.judgements(FOREIGN, ["obs_9"]) == {}
+    assert desk.store.memories.judgements(FOREIGN, ["obs_9"]) == {}
 
 
 def test_nothing_is_decided_about_a_memory_of_our_own_that_was_deleted(desk):
@@ -377,7 +373,7 @@ def test_nothing_is_decided_about_a_memory_of_our_own_that_was_deleted(desk):
     before = desk.everything()[:-2]
     desk.judge("a", MemoryState.PROMOTED)
     desk.undo(step)
-    assert desk.keys() == [] and desk.store.remembered.judgements(OWN, ["a"]) == {}
+    assert desk.keys() == [] and desk.store.memories.judgements(OWN, ["a"]) == {}
     assert [row for row in desk.everything() if row[0] == "decisions"] == [
         row for row in before if row[0] == "decisions"
     ]
@@ -449,7 +445,7 @@ def test_earlier_wordings_and_the_reasons_for_them_leave_no_trace_either(desk, t
         actor="person",
         reason="no quagga at all",
     )
-    desk.store.truth.sweep(2**40)
+    desk.store.content.sweep(2**40)
     forget(desk, "a")
     assert b"quagga" not in bytes_below(tmp_path).lower()
     assert len(desk.keys()) == 30
@@ -467,7 +463,7 @@ def test_the_copy_of_a_changed_row_leaves_no_trace_either(desk, tmp_path):
     desk.copy(new("obs_1", "Nothing to see", None, number=1))
     forget(desk, "obs_1", origin=FOREIGN)
     assert b"quagga" not in bytes_below(tmp_path).lower()
-    assert set(desk.store.remembered.forgotten(FOREIGN)) == {"obs_1"}
+    assert set(desk.store.memories.forgotten(FOREIGN)) == {"obs_1"}
 
 
 def test_of_what_was_deleted_the_log_says_only_that(desk):
@@ -476,17 +472,17 @@ def test_of_what_was_deleted_the_log_says_only_that(desk):
     desk.delete("a")
     assert [
         (decision.action, decision.key, decision.undone)
-        for decision in desk.store.remembered.decisions(9)
+        for decision in desk.store.memories.decisions(9)
     ] == [("delete", "a", True)]
-    assert desk.store.remembered.last_batch(not_by="hook") == 0
+    assert desk.store.memories.last_batch(not_by="hook") == 0
 
 
 def test_a_text_that_another_memory_has_too_stays_with_that_one(desk):
     same = {"title": "The same", "facts": ("fact",), "created": 3}
     desk.add(new("a", **same), new("b", **same))
     desk.delete("a")
-    (doc,) = desk.store.lookup.docs(desk.get("b").source)
-    assert "The same" in desk.store.lookup.text(doc.blob)
+    (doc,) = desk.store.content.docs(desk.get("b").source)
+    assert "The same" in desk.store.content.text(doc.blob)
 
 
 # -- copies
@@ -497,9 +493,9 @@ def test_a_judgement_outlives_the_copy_that_it_was_made_over(desk):
     desk.copy(new("obs_1", state=None), new("obs_2", state=None))
     desk.judge("obs_1", MemoryState.PROMOTED, FOREIGN)
     assert desk.store.memories.drop_copy(FOREIGN) == 2
-    assert desk.keys() == [] and desk.store.remembered.mirrors() == []
+    assert desk.keys() == [] and desk.store.memories.mirrors() == []
     assert (
-        desk.store.remembered.judgements(FOREIGN, ["obs_1", "obs_2"])["obs_1"].state
+        desk.store.memories.judgements(FOREIGN, ["obs_1", "obs_2"])["obs_1"].state
         is MemoryState.PROMOTED
     )
     desk.copy(new("obs_1", state=MemoryState.PROMOTED))
@@ -511,7 +507,7 @@ def test_a_copy_replaces_rows_and_drops_those_that_are_gone(desk):
     desk.copy(new("obs_1", "Changed", number=1, concepts=("b",)), gone=["obs_2"])
     assert desk.keys() == ["obs_1"] and desk.get("obs_1", FOREIGN).memory.title == "Changed"
     assert (desk.keys(tags=("a",)), desk.found("obs_2", FOREIGN)) == ([], None)
-    assert desk.store.remembered.signatures(FOREIGN, 0, 9) == {1: ("obs_1", b"s")}
+    assert desk.store.memories.signatures(FOREIGN, 0, 9) == {1: ("obs_1", b"s")}
 
 
 # -- what is wanted
@@ -553,17 +549,17 @@ def shelf(desk) -> Desk:
 )
 def test_of_several_wishes_all_must_hold_and_the_newest_is_first(shelf, wanted, keys):
     assert shelf.keys(**wanted) == keys
-    assert shelf.store.remembered.count(MemoryFilter(**wanted)) == len(keys)
-    assert len(shelf.store.remembered.docs(MemoryFilter(**wanted))) == len(keys)
+    assert shelf.store.memories.count(MemoryFilter(**wanted)) == len(keys)
+    assert len(shelf.store.memories.docs(MemoryFilter(**wanted))) == len(keys)
 
 
 def test_a_part_of_what_is_wanted_can_be_asked_for(shelf):
-    lookup = shelf.store.remembered
+    lookup = shelf.store.memories
     assert [one.memory.key for one in lookup.select(MemoryFilter(), 2, 1)] == ["d", "b"]
 
 
 def test_scopes_are_counted_for_each_origin(shelf):
-    lookup = shelf.store.remembered
+    lookup = shelf.store.memories
     sources = [source.id for source in lookup.sources({OWN, FOREIGN}, (SHOWN,))]
     found = {
         (scope.scope.lower(), scope.origin): (scope.count, scope.newest)
@@ -585,9 +581,9 @@ def test_neighbours_are_those_before_and_after_in_the_same_session(desk):
         )
     )
     desk.judge("obs_5", MemoryState.REJECTED, FOREIGN)
-    (source,) = desk.store.remembered.sources({FOREIGN}, (SHOWN,))
-    docs = {doc.path: doc.id for doc in desk.store.lookup.docs(source.id)}
-    found = desk.store.remembered.neighbours([docs["obs_4"], docs["obs_3"]], [source.id], 2)
+    (source,) = desk.store.memories.sources({FOREIGN}, (SHOWN,))
+    docs = {doc.path: doc.id for doc in desk.store.content.docs(source.id)}
+    found = desk.store.memories.neighbours([docs["obs_4"], docs["obs_3"]], [source.id], 2)
     steps = {(one.of, one.step): one.doc for one in found}
     assert steps == {
         (docs["obs_4"], -1): docs["obs_2"],
@@ -627,9 +623,9 @@ def test_whatever_is_decided_docs_fit_states_and_states_fit_judgements(steps):
 
 def do(desk: Desk, action: str, key: str, what) -> None:
     origin = FOREIGN if key and key.startswith("obs") else OWN
-    there = bool(key and desk.store.remembered.by_key(key))
+    there = bool(key and desk.store.memories.by_key(key))
     if action == "undo":
-        batch = desk.store.remembered.last_batch(not_by="hook")
+        batch = desk.store.memories.last_batch(not_by="hook")
         if batch:
             desk.undo(batch)
     elif action == "drop":
@@ -643,26 +639,24 @@ def do(desk: Desk, action: str, key: str, what) -> None:
     elif action == "add" and not there:
         if origin == OWN:
             desk.add(new(key, state=what))
-        elif key not in desk.store.remembered.forgotten(FOREIGN):
-            judged = desk.store.remembered.judgements(FOREIGN, [key]).get(key)
+        elif key not in desk.store.memories.forgotten(FOREIGN):
+            judged = desk.store.memories.judgements(FOREIGN, [key]).get(key)
             desk.copy(new(key, state=judged.state if judged else None, number=int(key[4:])))
 
 
 def check(desk: Desk) -> None:
-    memories = desk.store.remembered.select(MemoryFilter())
-    sources = {
-        one.id: one for one in desk.store.remembered.sources({OWN, FOREIGN}, (SHOWN, STAGED))
-    }
+    memories = desk.store.memories.select(MemoryFilter())
+    sources = {one.id: one for one in desk.store.memories.sources({OWN, FOREIGN}, (SHOWN, STAGED))}
     docs = {
         (source.root, doc.path, source.id)
         for source in sources.values()
-        for doc in desk.store.lookup.docs(source.id)
+        for doc in desk.store.content.docs(source.id)
     }
     assert docs == {(*one.ref, one.source) for one in memories if one.source is not None}
     for memory in memories:
         assert (sources[memory.source].name if memory.source else None) == name(memory.state)
         assert (memory.judgement.state if memory.judgement else None) is memory.state
-    log = desk.store.remembered.decisions(1_000)
+    log = desk.store.memories.decisions(1_000)
     for one in memories:  # the log and the states agree
         last = next((line for line in log if (line.origin, line.key) == one.ref), None)
         assert (last.after if last else "") == (one.state.value if one.state else "")
@@ -697,7 +691,7 @@ def test_a_store_from_before_there_were_memories_gets_room_for_them(tmp_path, re
     raw.commit()
     raw.close()
     store = Store(tmp_path, read_only=read_only)
-    assert store.remembered.select(MemoryFilter()) == [] and not store.remembered.has(OWN)
+    assert store.memories.select(MemoryFilter()) == [] and not store.memories.has(OWN)
     store.close()
     with contextlib.closing(sqlite3.connect(tmp_path / "cortex.db")) as raw:
         assert raw.execute("PRAGMA user_version").fetchone()[0] == len(schema.MIGRATIONS)

@@ -74,7 +74,7 @@ def make(ledger: Ledger, body: Body, key: str = "") -> Record[Any]:
         payload="",
         wording=word,
     )
-    found = ledger.recorded.one(number)
+    found = ledger.records.one(number)
     assert found is not None
     return found
 
@@ -164,10 +164,10 @@ def test_a_ledger_comes_back_whole_in_either_database(
         and found.grants == {"*": True, **{k: False for k in found.grants if k != "*"}}
     )
     assert other.records.known(PERSON, "known", "write", "") is not None
-    last = other.recorded.last_change()
+    last = other.records.last_change()
     make(other, Task("goes on"))
-    assert [kept.record.body.title for kept in other.recorded.changes(last, 9)] == ["goes on"]
-    assert other.recorded.deeds()[0].id == counts["audit"] + 1
+    assert [kept.record.body.title for kept in other.records.changes(last, 9)] == ["goes on"]
+    assert other.records.deeds()[0].id == counts["audit"] + 1
 
 
 def test_what_was_loaded_is_found(file: Path, empty: Ledger, ledger: Ledger) -> None:
@@ -177,9 +177,7 @@ def test_what_was_loaded_is_found(file: Path, empty: Ledger, ledger: Ledger) -> 
     with empty.connections.read() as connection:
         paths = {row[0] for row in connection.execute("SELECT path FROM docs")}
         shelves = {row[0] for row in connection.execute("SELECT name FROM sources")}
-    assert (
-        paths == {one.id for one in empty.recorded.select(RecordFilter())} and "task@!" in shelves
-    )
+    assert paths == {one.id for one in empty.records.select(RecordFilter())} and "task@!" in shelves
 
 
 def test_a_backup_is_of_one_moment_while_others_write(
@@ -208,23 +206,23 @@ def test_a_backup_is_of_one_moment_while_others_write(
     with ThreadPoolExecutor(1) as threads:
         writing = threads.submit(write)
         try:
-            while writer.recorded.last_change() < 20:
+            while writer.records.last_change() < 20:
                 pass
             dump(ledger, file)
-            at_least = ledger.recorded.last_change()
-            while writer.recorded.last_change() == at_least:
+            at_least = ledger.records.last_change()
+            while writer.records.last_change() == at_least:
                 pass  # it was going on
         finally:
             stop = True
         writing.result(30)
     counts = load(empty, file, wording=word)
-    titles = [one.body.title for one in empty.recorded.select(RecordFilter(), 10_000)]
+    titles = [one.body.title for one in empty.records.select(RecordFilter(), 10_000)]
     assert (
         len(titles)
         == 2 * len(set(titles))
         == counts["records"]
         == counts["audit"]
-        == empty.recorded.last_change()
+        == empty.records.last_change()
     )
     assert counts["keys"] * 2 == counts["records"]
 

@@ -129,7 +129,7 @@ def is_wanted(one: Record[Any], wanted: RecordFilter) -> bool:
 def test_every_way_leads_to_the_same_records_in_the_same_order(store, monkeypatch, few, first):
     for module in (filters, queries, row_reader):
         monkeypatch.setattr(module, "FEW", few)
-    lookup = store.recorded
+    lookup = store.records
     everything = lookup.select(RecordFilter(), 1_000)
     assert len(everything) == 288
     sources = [
@@ -157,7 +157,7 @@ def test_every_way_leads_to_the_same_records_in_the_same_order(store, monkeypatc
 
 
 def test_a_page_ends_before_a_record_whatever_else_is_asked(store):
-    lookup = store.recorded
+    lookup = store.records
     (middle,) = lookup.select(RecordFilter(kinds=("thread",)), 1, 20)
     for refs in ((), (("subcortex", SCOPE),)):
         whole = lookup.select(RecordFilter(kinds=("thread", "task"), refs=refs), 1_000)
@@ -167,7 +167,7 @@ def test_a_page_ends_before_a_record_whatever_else_is_asked(store):
 
 
 def test_links_are_found_from_both_ends_and_pins_by_their_role(store):
-    lookup = store.recorded
+    lookup = store.records
     assert (
         len(lookup.links(["a"], 10)) == 10
         and len(lookup.links(["b", "a"])) == 48

@@ -103,14 +103,14 @@ def ask(store: Store, sql: str) -> list[tuple[Any, ...]]:
 def docs(store: Store) -> dict[str, str]:
     """What each doc says, by its path."""
     found = dict(ask(store, "SELECT path, blob FROM docs"))
-    return {path: store.lookup.text(blob).strip() for path, blob in found.items()}
+    return {path: store.content.text(blob).strip() for path, blob in found.items()}
 
 
 @pytest.fixture
 def home(open_store: Callable[..., Store]) -> Store:
     """A store that is connected to a Core."""
     store = open_store()
-    store.truth.set(CORE)
+    store.content.set(CORE)
     return store
 
 
@@ -137,16 +137,14 @@ def test_a_step_is_queued_with_what_was_there_before_it_and_what_is_there_after(
     assert [one.after for one in first.changes] == [Task("known", tags=("red",))] and first.changes[
         0
     ].before is None
-    created = {
-        number: record.created for number, record in home.recorded.get([made, known]).items()
-    }
+    created = {number: record.created for number, record in home.records.get([made, known]).items()}
     assert entry == OutboxEntry(
         first.id + 1,
-        f"key-1@{home.truth.get('identity')}",
+        f"key-1@{home.content.get('identity')}",
         "agent",
         1,
         "both",
-        home.recorded.deeds()[0].at,
+        home.records.deeds()[0].at,
         (
             RecordChange(made, "thread", "agent", created[made], None, Thread("two")),
             RecordChange(
@@ -170,7 +168,7 @@ def test_a_step_is_queued_with_what_was_there_before_it_and_what_is_there_after(
 def test_nothing_is_queued_where_there_is_no_core(open_store: Callable[..., Store]) -> None:
     store = open_store()
     make(store, Task("alone"))
-    store.truth.set({"core.url": ""})
+    store.content.set({"core.url": ""})
     make(store, Task("alone again"))
     assert store.outbox.waiting() == [] and store.outbox.count() == (0, 0)
 
@@ -197,7 +195,7 @@ def test_neither_a_step_that_fails_nor_its_entry_is_there(home: Store) -> None:
         )
     with pytest.raises(CortexError):
         make(home, Task("two"))
-    assert home.outbox.waiting() == [] and not home.recorded.has() and home.recorded.deeds() == []
+    assert home.outbox.waiting() == [] and not home.records.has() and home.records.deeds() == []
 
 
 def test_what_a_quiet_step_makes_is_never_sent(home: Store) -> None:
@@ -325,7 +323,7 @@ def test_what_was_there_before_is_queued_once_in_the_order_in_which_it_was_made(
         for body in (Thread("a"), Task("b"), Thread("c"), Draft("comment", "d", "b"), Task("e"))
     ]
     take(store, told(new_id(Task), Task("the Core's"), 7))
-    assert upload(store, "one", CORE) == 5 and store.truth.get("core.url") == CORE["core.url"]
+    assert upload(store, "one", CORE) == 5 and store.content.get("core.url") == CORE["core.url"]
     entries = store.outbox.waiting()
     assert [[one.id for one in entry.changes] for entry in entries] == [made[:3], made[3:]]
     assert {(one.before, one.author) for entry in entries for one in entry.changes} == {
@@ -385,10 +383,10 @@ def test_who_leaves_a_core_keeps_the_records_and_nothing_else(home: Store) -> No
     assert (
         home.outbox.count() == (0, 0)
         and home.outbox.known() == {}
-        and home.truth.get("core.url") == ""
+        and home.content.get("core.url") == ""
     )
     assert (
-        ask(home, "SELECT * FROM outbox_records") == [] and home.recorded.count(RecordFilter()) == 2
+        ask(home, "SELECT * FROM outbox_records") == [] and home.records.count(RecordFilter()) == 2
     )
     make(home, Task("alone"))
     assert home.outbox.count() == (0, 0)
@@ -405,24 +403,24 @@ def test_records_are_taken_over_exactly_and_twice_is_once(home: Store) -> None:
     )
     for _ in range(2):
         assert take(home, task, thread, meta={"core.cursor": "one:14"}) == 2
-        assert [home.recorded.one(one.record.id) for one in (task, thread)] == [
+        assert [home.records.one(one.record.id) for one in (task, thread)] == [
             task.record,
             thread.record,
         ]
         assert (
-            home.recorded.changes(0, 10) == [task, thread]
-            and home.truth.get("core.cursor") == "one:14"
+            home.records.changes(0, 10) == [task, thread]
+            and home.content.get("core.cursor") == "one:14"
         )
         assert home.outbox.known() == {task.record.id: (4, 12), thread.record.id: (1, 14)}
         assert docs(home) == {task.record.id: "task", thread.record.id: "thread"}
     assert home.outbox.known([task.record.id, "task_none"]) == {task.record.id: (4, 12)}
-    assert home.outbox.count() == (0, 0) and home.recorded.deeds() == []
-    assert [one.id for one in home.recorded.select(RecordFilter(refs=(("tag", "red"),)))] == [
+    assert home.outbox.count() == (0, 0) and home.records.deeds() == []
+    assert [one.id for one in home.records.select(RecordFilter(refs=(("tag", "red"),)))] == [
         task.record.id
     ]
     change(home, task.record.id, title="here")
     # What is written next comes after all that came
-    assert home.recorded.changes(14, 10)[0].record.body.title == "here"
+    assert home.records.changes(14, 10)[0].record.body.title == "here"
 
 
 def test_a_record_never_goes_back_to_an_older_change_but_in_another_epoch(home: Store) -> None:
@@ -430,21 +428,21 @@ def test_a_record_never_goes_back_to_an_older_change_but_in_another_epoch(home: 
     new, old = told(number, Task("new"), 20, 5), told(number, Task("old"), 10, 3)
 
     def title() -> str:
-        record = home.recorded.one(number)
+        record = home.records.one(number)
         assert record is not None
         return record.body.title
 
     take(home, told(number, Task("first"), 5, 2), meta={"core.epoch": "one"})
     take(home, new)
     assert take(home, old, meta={"core.epoch": "one"}) == 0 and title() == "new"
-    assert list(home.recorded.versions(number)) == [2, 5]
+    assert list(home.records.versions(number)) == [2, 5]
     assert take(home, old, meta={"core.epoch": "two"}) == 1 and title() == "old"
     assert (
         take(home, new) == 1
         and take(home, old, meta={"core.resync": "1"}) == 1
         and title() == "old"
     )
-    assert list(home.recorded.versions(number)) == [2, 3]
+    assert list(home.records.versions(number)) == [2, 3]
 
 
 def test_what_waits_to_be_sent_is_left_alone_until_it_was(home: Store) -> None:
@@ -452,7 +450,7 @@ def test_what_waits_to_be_sent_is_left_alone_until_it_was(home: Store) -> None:
     entry = home.outbox.waiting()[0]
     page = (told(number, Task("theirs"), 10, 3), told(other, Task("other"), 11))
     assert take(home, *page, skip_waiting=True) == 1
-    found = home.recorded.one(number)
+    found = home.records.one(number)
     assert (
         found is not None
         and found.body.title == "mine"
@@ -462,7 +460,7 @@ def test_what_waits_to_be_sent_is_left_alone_until_it_was(home: Store) -> None:
     assert take(home, page[0], settle=entry.id, skip_waiting=True) == 0  # another entry still waits
     assert [one.changes[0].after for one in home.outbox.waiting()] == [Task("mine", notes="later")]
     assert take(home, page[0], settle=home.outbox.waiting()[0].id, skip_waiting=True) == 1
-    assert home.recorded.one(number) == page[0].record and home.outbox.count() == (0, 0)
+    assert home.records.one(number) == page[0].record and home.outbox.count() == (0, 0)
 
 
 def test_an_entry_that_was_refused_stays_and_the_record_is_as_the_core_has_it(home: Store) -> None:
@@ -482,7 +480,7 @@ def test_an_entry_that_was_refused_stays_and_the_record_is_as_the_core_has_it(ho
         "changed on both sides",
         entry.changes,
     )
-    assert home.recorded.one(number) == answer.record
+    assert home.records.one(number) == answer.record
 
 
 def test_what_is_erased_is_gone_with_all_that_it_said(home: Store, tmp_path: Path) -> None:
@@ -494,15 +492,15 @@ def test_what_is_erased_is_gone_with_all_that_it_said(home: Store, tmp_path: Pat
     home.indexes.catch_up()
     assert take(home, erased=(number, "task_none")) == 0
     assert (
-        home.recorded.one(number) is None
-        and home.recorded.versions(number) == {}
+        home.records.one(number) is None
+        and home.records.versions(number) == {}
         and list(docs(home)) == [other]
     )
     assert (
         home.outbox.known() == {other: (1, 2)}
         and ask(home, f"SELECT * FROM refs WHERE record = '{number}'") == []
     )
-    assert home.truth.words_linger
+    assert home.content.words_linger
     home.indexes.catch_up()
     home.checkpoint()
     raw = b"".join(file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()).lower()
@@ -513,9 +511,9 @@ def test_narrowed_searches_follow_what_was_taken_over(home: Store) -> None:
     number = new_id(Task)
     take(home, told(number, Task("one", state="blocked"), 1))
     wanted = RecordFilter(kinds=("task",), states=("blocked",))
-    assert len(home.recorded.narrow(wanted, 100)[1] or ()) == 1
+    assert len(home.records.narrow(wanted, 100)[1] or ()) == 1
     take(home, told(number, Task("one", state="done"), 2, 2))  # it is found by the same words
-    assert home.recorded.narrow(wanted, 100)[1] == frozenset()
+    assert home.records.narrow(wanted, 100)[1] == frozenset()
 
 
 def test_comments_are_found_by_a_thread_that_comes_later_and_by_its_next_title(home: Store) -> None:
@@ -545,7 +543,7 @@ def test_scopes_follow_whatever_order_records_come_in_and_shelves_with_them(tmp_
         assert ask(store, shelf.format(seen)) == [(f"observation@{topic}",)]
         take(store, told(thread, Thread("thread"), 6, 2))
         assert ask(store, shelf.format(seen)) == [("observation@",)]
-        assert {kept.record.id: kept.change for kept in store.recorded.changes(0, 9)}[seen] == 2
+        assert {kept.record.id: kept.change for kept in store.records.changes(0, 9)}[seen] == 2
 
 
 def test_a_damaged_record_is_mended_by_what_the_core_has(home: Store) -> None:
@@ -554,7 +552,7 @@ def test_a_damaged_record_is_mended_by_what_the_core_has(home: Store) -> None:
     with home._connections.write() as connection:
         connection.execute("UPDATE records SET body = '{'")
     take(home, told(number, Task("two"), 2, 2))
-    assert home.recorded.get([number])[number].body.title == "two"
+    assert home.records.get([number])[number].body.title == "two"
 
 
 def test_nothing_of_a_page_is_there_when_it_can_t_be_taken_over_whole(home: Store) -> None:
@@ -578,10 +576,10 @@ def test_nothing_of_a_page_is_there_when_it_can_t_be_taken_over_whole(home: Stor
             meta={"core.cursor": "one:5"},
             settle=entry.id,
         )
-    assert [one.id for one in home.recorded.select(RecordFilter())] == [
+    assert [one.id for one in home.records.select(RecordFilter())] == [
         mine
     ] and home.outbox.known() == {}
-    assert home.truth.get("core.cursor") == "" and home.outbox.waiting() == [entry]
+    assert home.content.get("core.cursor") == "" and home.outbox.waiting() == [entry]
     assert take(home, *page, meta={"core.cursor": "one:5"}, settle=entry.id) == 5
 
 
@@ -606,8 +604,8 @@ def test_nothing_of_a_page_is_there_when_the_process_dies_in_the_middle_of_it(
     make(home, Task("mine"))
     died = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)], timeout=60)
     assert died.returncode == 9
-    assert [one.body.title for one in home.recorded.select(RecordFilter())] == ["mine"]
-    assert home.truth.get("core.cursor") == "" and home.outbox.count() == (1, 0)
+    assert [one.body.title for one in home.records.select(RecordFilter())] == ["mine"]
+    assert home.content.get("core.cursor") == "" and home.outbox.count() == (1, 0)
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 30), st.booleans()), max_size=12))
@@ -625,11 +623,11 @@ def test_pages_in_any_order_and_number_leave_the_newest_of_each_record(
                 take(store, one)
             newest[one.record.id] = max(newest.get(one.record.id, 0), number)
         assert {number: mark[1] for number, mark in store.outbox.known().items()} == newest
-        found = store.recorded.get(newest)
+        found = store.records.get(newest)
         assert {number: found[number].body.title for number in newest} == {
             number: f"{number[-1]}{last}" for number, last in newest.items()
         }
-        assert store.recorded.last_change() == max(newest.values(), default=0)
+        assert store.records.last_change() == max(newest.values(), default=0)
 
 
 def test_the_change_feed_of_one_ledger_makes_another_store_the_same(
@@ -642,14 +640,14 @@ def test_the_change_feed_of_one_ledger_makes_another_store_the_same(
     with closing(Store(tmp_path_factory.mktemp("replica"), shelved=True)) as store:
 
         def follow() -> None:
-            while page := ledger.recorded.changes(int(store.truth.get("at", "0")), 2):
+            while page := ledger.records.changes(int(store.content.get("at", "0")), 2):
                 store.records.apply(page, (), wording=word, meta={"at": str(page[-1].change)})
 
         follow()
         change(ledger, thread, title="moved", subcortex="")
         change(ledger, comment, subcortex="")
         follow()
-        assert store.recorded.changes(0, 99) == ledger.recorded.changes(0, 99)
+        assert store.records.changes(0, 99) == ledger.records.changes(0, 99)
         with ledger.connections.read() as connection:
             expected = connection.execute("SELECT id, scope FROM records ORDER BY id").fetchall()
         assert ask(store, "SELECT id, scope FROM records ORDER BY id") == expected

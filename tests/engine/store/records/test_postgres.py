@@ -68,7 +68,7 @@ def write(ledger: Ledger, title: str, between=lambda: None) -> TransactionResult
 
 
 def titles(ledger: Ledger) -> list[str]:
-    return [change.record.body.title for change in ledger.recorded.changes(0, 100)]
+    return [change.record.body.title for change in ledger.records.changes(0, 100)]
 
 
 def test_connections_that_were_cut_while_they_rested_are_found_without_anybody_noticing(
@@ -213,12 +213,12 @@ def test_what_is_longer_than_a_row_of_an_index_is_pointed_to_and_found(ledger):
         )
         for end in "12"
     ]
-    found = ledger.recorded.select(RecordFilter(refs=(("citation", far + "2"),)))
+    found = ledger.records.select(RecordFilter(refs=(("citation", far + "2"),)))
     assert [one.id for one in found] == made[1:]
-    assert len(ledger.recorded.select(RecordFilter(refs=(("citation", far),)))) == 2
+    assert len(ledger.records.select(RecordFilter(refs=(("citation", far),)))) == 2
     dated = put(ledger, Artifact("old", review_by="2026-01-01"))
-    assert [one.id for one in ledger.recorded.select(RecordFilter(due="2026-01-02"))] == [dated]
-    assert ledger.recorded.select(RecordFilter(due="2026-01-01")) == []
+    assert [one.id for one in ledger.records.select(RecordFilter(due="2026-01-02"))] == [dated]
+    assert ledger.records.select(RecordFilter(due="2026-01-01")) == []
 
 
 def test_what_points_to_something_is_found_by_an_index(ledger):
@@ -243,7 +243,7 @@ def test_what_points_to_something_is_found_by_an_index(ledger):
 @pytest.mark.parametrize("strange", ["a\0b", "a\ud800b"])
 def test_what_can_not_be_asked_is_the_askers_fault(ledger, strange):
     with pytest.raises(InputError) as raised:
-        ledger.recorded.select(RecordFilter(refs=(("tag", strange),)))
+        ledger.records.select(RecordFilter(refs=(("tag", strange),)))
     assert raised.value.code == "RECORD_INVALID"
 
 
@@ -401,7 +401,7 @@ def test_nobody_changes_the_log(ledger, statement):
         ledger.connections.write() as connection,
     ):
         connection.execute(statement)
-    assert [deed.actor for deed in ledger.recorded.deeds()] == ["ada"]
+    assert [deed.actor for deed in ledger.records.deeds()] == ["ada"]
 
 
 def test_a_database_that_only_reads_is_told_so(ledger, database):
@@ -450,7 +450,7 @@ def test_all_of_a_topic_becomes_news_with_few_statements(ledger, asked):
         hide, actor=ADA, key="k", action="w", payload="", wording=lambda record, get: None
     )
     assert 0 < len(asked) < 30
-    assert len({change.change for change in ledger.recorded.changes(101, 200)}) == 101
+    assert len({change.change for change in ledger.records.changes(101, 200)}) == 101
 
 
 def test_everybody_is_told_with_few_statements(ledger, asked):

@@ -207,7 +207,7 @@ def test_whatever_is_done_with_principals_is_in_the_audit_log(
     assert ada is not None and ada.grants == {"*": True}
     deeds = [
         (deed.actor, deed.tier, deed.action, deed.record)
-        for deed in reversed(ledger.recorded.deeds(ADA))
+        for deed in reversed(ledger.records.deeds(ADA))
     ]
     assert deeds == [
         ("console", 4, "add_principal", ADA),

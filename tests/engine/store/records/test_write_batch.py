@@ -40,7 +40,7 @@ class Played:
     def __init__(self, ledger: Ledger, ids: dict[str, str], mark: str) -> None:
         self._ledger, self._ids, self._mark = ledger, ids, mark
         self._names = {number: name for name, number in ids.items()}
-        self._since = ledger.recorded.last_change()
+        self._since = ledger.records.last_change()
         self.told: list[object] = []  # to each step
 
     def play(self, steps: Any, *, together: bool = False, ahead: bool = False) -> None:
@@ -63,7 +63,7 @@ class Played:
 
     def left(self) -> object:
         """All that there is of it."""
-        lookup = self._ledger.recorded
+        lookup = self._ledger.records
         records = [
             (change.record.id, change.record.body, change.record.version)
             for change in lookup.changes(self._since, 100)
@@ -175,4 +175,4 @@ def test_what_a_database_can_not_hold_fails_the_block_and_nothing_is_kept(ledger
                 work, actor=ADA, key=key, action="a", payload="p", wording=lambda record, get: None
             )
         raise CortexError("INTERNAL_ERROR", "SQLite takes it")
-    assert ledger.recorded.last_change() == 0
+    assert ledger.records.last_change() == 0

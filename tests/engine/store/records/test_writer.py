@@ -53,7 +53,7 @@ from cortex.engine.embedders.hashing import HashingEmbedder
 from cortex.engine.store import (
     EmbeddingJob,
     IndexedText,
-    RecordLookup,
+    RecordQueries,
     Records,
     RecordTransaction,
     Store,
@@ -100,7 +100,7 @@ class Kept:
     """Records as two see them: whoever writes, and another one that has them open as well."""
 
     records: Records
-    recorded: RecordLookup
+    recorded: RecordQueries
     others: Records
     place: str  # for another process
     keys: Iterator[int]
@@ -153,12 +153,12 @@ class Kept:
         return self.one(number)
 
     def one(self, number: str) -> Record[Any]:
-        found = self.recorded.one(number)
+        found = self.records.one(number)
         assert found is not None
         return found
 
     def titles(self, **wanted: Any) -> list[str]:
-        return [one.body.title for one in self.recorded.select(RecordFilter(**wanted))]
+        return [one.body.title for one in self.records.select(RecordFilter(**wanted))]
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -170,7 +170,7 @@ def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Kept]:
     )
     with ExitStack() as opened:
         ledger, other = (opened.enter_context(open_ledger(url)) for _ in range(2))
-        yield Kept(ledger.records, ledger.recorded, other.records, url, count())
+        yield Kept(ledger.records, ledger.records, other.records, url, count())
 
 
 def refused(work: Callable[[], object]) -> CortexError:
@@ -189,7 +189,7 @@ def test_the_same_key_again_gives_the_first_result_and_writes_nothing(kept: Kept
 
     first, again = kept.do(work, "key-1", "payload"), kept.do(work, "key-1", "payload")
     assert (first.replayed, again.replayed, again.result) == (False, True, first.result)
-    assert kept.recorded.count(RecordFilter()) == 1 and len(kept.recorded.deeds()) == 1
+    assert kept.records.count(RecordFilter()) == 1 and len(kept.records.deeds()) == 1
 
 
 def test_the_same_key_for_something_else_is_refused_and_writes_nothing(kept: Kept) -> None:
@@ -206,7 +206,7 @@ def test_a_key_is_its_actor_s_own(kept: Kept) -> None:
         assert not kept.do(
             lambda step: step.make(new_id(Thread), BODIES[1]), "key-1", actor=actor
         ).replayed
-    assert {one.author for one in kept.recorded.select(RecordFilter())} == {"person", "agent"}
+    assert {one.author for one in kept.records.select(RecordFilter())} == {"person", "agent"}
 
 
 def test_what_a_key_gave_can_be_asked_for(kept: Kept) -> None:
@@ -232,7 +232,7 @@ def test_32_retries_of_one_key_at_once_give_one_record(kept: Kept) -> None:
     with ThreadPoolExecutor(RETRIES) as threads:
         done = list(threads.map(retry, range(RETRIES)))
     assert len({one.result for one in done}) == 1 and sum(not one.replayed for one in done) == 1
-    assert kept.titles() == ["Once"] and len(kept.recorded.deeds()) == 1
+    assert kept.titles() == ["Once"] and len(kept.records.deeds()) == 1
 
 
 RETRY = f"""
@@ -288,9 +288,9 @@ def test_nothing_of_a_step_that_fails_is_written_and_its_key_stays_free(kept: Ke
     with pytest.raises(RuntimeError):
         kept.do(fail, "key-1")
     assert (
-        kept.recorded.count(RecordFilter()) == 0
-        and kept.recorded.deeds() == []
-        and not kept.recorded.has()
+        kept.records.count(RecordFilter()) == 0
+        and kept.records.deeds() == []
+        and not kept.records.has()
     )
     assert not kept.do(lambda step: step.make(new_id(Thread), BODIES[1]), "key-1").replayed
 
@@ -321,7 +321,7 @@ def test_a_record_of_every_kind_comes_back_as_it_was_written(kept: Kept, body: B
     )
     assert record.created == record.updated > 0
     for role, target in refs_of(body):
-        assert kept.recorded.select(RecordFilter(kinds=(record.kind,), refs=((role, target),))) == [
+        assert kept.records.select(RecordFilter(kinds=(record.kind,), refs=((role, target),))) == [
             record
         ], role
 
@@ -360,20 +360,20 @@ def test_a_step_may_write_for_somebody_else_and_the_log_says_who_did(kept: Kept)
 
     number = kept.do(work).result
     assert kept.one(number).author == "agent"
-    assert [(deed.actor, deed.tier) for deed in kept.recorded.deeds(number)] == [("person", 4)]
+    assert [(deed.actor, deed.tier) for deed in kept.records.deeds(number)] == [("person", 4)]
 
 
 def test_every_earlier_version_stays(kept: Kept) -> None:
     number = kept.make(Artifact("One")).id
     kept.change(number, title="Two")
     kept.change(number, state="proposed")
-    versions = kept.recorded.versions(number)
+    versions = kept.records.versions(number)
     assert [(version, one.body.title, one.body.state) for version, one in versions.items()] == [
         (1, "One", "draft"),
         (2, "Two", "draft"),
         (3, "Two", "proposed"),
     ]
-    assert versions[3] == kept.one(number) and kept.recorded.versions("artifact_none") == {}
+    assert versions[3] == kept.one(number) and kept.records.versions("artifact_none") == {}
 
 
 def test_the_log_tells_who_did_what_with_which_key(kept: Kept) -> None:
@@ -385,7 +385,7 @@ def test_the_log_tells_who_did_what_with_which_key(kept: Kept) -> None:
         step.put(replace(record, body=Task("Two")), "rename")
 
     kept.do(work, "key-9")
-    newest, first = kept.recorded.deeds(number)
+    newest, first = kept.records.deeds(number)
     assert (newest.actor, newest.key, newest.action, newest.version) == (
         "person",
         "key-9",
@@ -409,8 +409,8 @@ def test_what_a_record_points_to_follows_it(kept: Kept) -> None:
         == kept.titles(refs=(("assignee", "lena"),))
     )
     assert kept.titles(refs=(("thread", "thread_2"),)) == ["One"]
-    assert [one.id for one in kept.recorded.pointing(["thread_1", "thread_2"])] == [number]
-    assert kept.recorded.pointing(["thread_2"], ["about"]) == [] == kept.recorded.pointing([])
+    assert [one.id for one in kept.records.pointing(["thread_1", "thread_2"])] == [number]
+    assert kept.records.pointing(["thread_2"], ["about"]) == [] == kept.records.pointing([])
 
 
 def test_records_are_asked_for_by_everything_at_once(kept: Kept) -> None:
@@ -422,7 +422,7 @@ def test_records_are_asked_for_by_everything_at_once(kept: Kept) -> None:
     assert kept.titles(kinds=("task",), states=("blocked",), authors=("agent",)) == ["A"]
     assert (
         kept.titles(sensitivity=SENSITIVE) == ["B"]
-        and kept.recorded.count(RecordFilter(refs=(("tag", "red"),))) == 3
+        and kept.records.count(RecordFilter(refs=(("tag", "red"),))) == 3
     )
     assert kept.titles(refs=(("tag", "red"), ("tag", "blue"))) == []
 
@@ -430,12 +430,12 @@ def test_records_are_asked_for_by_everything_at_once(kept: Kept) -> None:
 def test_pages_follow_one_another_without_gap_or_repetition(kept: Kept) -> None:
     made = [kept.make(Task(f"{number}")).id for number in range(7)]
     seen: list[str] = []
-    while page := kept.recorded.select(
+    while page := kept.records.select(
         RecordFilter(kinds=("task",), before=seen[-1] if seen else ""), 3
     ):
         seen += [one.id for one in page]
     assert seen == made[::-1]
-    assert [one.id for one in kept.recorded.select(RecordFilter(), 2, 2)] == made[4:2:-1]
+    assert [one.id for one in kept.records.select(RecordFilter(), 2, 2)] == made[4:2:-1]
 
 
 def test_the_last_changed_are_first_where_that_is_asked(kept: Kept) -> None:
@@ -445,7 +445,7 @@ def test_the_last_changed_are_first_where_that_is_asked(kept: Kept) -> None:
     def touch() -> int:
         return kept.change(first.id, notes=f"{next(kept.keys)}").updated
 
-    while touch() == kept.recorded.select(RecordFilter(refs=(), kinds=("task",)))[0].updated:
+    while touch() == kept.records.select(RecordFilter(refs=(), kinds=("task",)))[0].updated:
         pass  # the clock has milliseconds
     assert kept.titles(by_change=True) == ["first", "second"] and kept.titles() == [
         "second",
@@ -464,7 +464,7 @@ def test_code_is_found_by_its_file_and_by_the_folder_above(kept: Kept) -> None:
         ("src", ["beside", "deep"]),
         ("sr", []),
     ):
-        assert [one.body.title for one in kept.recorded.by_path(path)] == titles
+        assert [one.body.title for one in kept.records.by_path(path)] == titles
 
 
 @pytest.mark.parametrize(
@@ -489,7 +489,7 @@ def test_the_newest_that_point_somewhere_are_the_same_however_many_there_are(
             step.make(new_id(make), body)
 
     kept.do(fill)
-    every = kept.recorded.select(RecordFilter(), 1_000)
+    every = kept.records.select(RecordFilter(), 1_000)
     for limit in (1, 5, 200):
         for path in ("src/a.py", "src", "src/b", "nowhere"):
             below = [
@@ -497,7 +497,7 @@ def test_the_newest_that_point_somewhere_are_the_same_however_many_there_are(
                 for one in every
                 if any(f"{link.path}/".startswith(f"{path}/") for link in one.body.code_links)
             ]
-            assert kept.recorded.by_path(path, limit) == below[:limit]
+            assert kept.records.by_path(path, limit) == below[:limit]
         for roles in ((), ("tag",), ("symbol", "path"), ("about",)):
             for targets in (["lamp"], ["lamp", "src/a.py"], ["nowhere"]):
                 asked = {
@@ -506,7 +506,7 @@ def test_the_newest_that_point_somewhere_are_the_same_however_many_there_are(
                     for target in targets
                 }
                 pointing = [one for one in every if asked & set(refs_of(one.body))]
-                assert kept.recorded.pointing(targets, roles, limit) == pointing[:limit]
+                assert kept.records.pointing(targets, roles, limit) == pointing[:limit]
 
 
 def test_what_is_due_for_review_can_be_asked_for(kept: Kept) -> None:
@@ -518,10 +518,10 @@ def test_what_is_due_for_review_can_be_asked_for(kept: Kept) -> None:
 
 def test_a_record_is_found_by_the_beginning_of_its_id(kept: Kept) -> None:
     task, thread = kept.make(Task("task")), kept.make(Thread("thread"))
-    assert kept.recorded.starting(task.id[:-4]) == [task] and kept.recorded.starting("thread_") == [
+    assert kept.records.starting(task.id[:-4]) == [task] and kept.records.starting("thread_") == [
         thread
     ]
-    assert kept.recorded.starting("task_Z") == []
+    assert kept.records.starting("task_Z") == []
 
 
 # -- invariants
@@ -555,7 +555,7 @@ def test_a_key_writes_once_whatever_comes_under_it(asked: list[tuple[str, str]])
                 assert perform() == TransactionResult(known[1], True)
             else:
                 assert refused(perform).code == "IDEMPOTENCY_REPLAY"
-        assert store.recorded.count(RecordFilter()) == len(first)
+        assert store.records.count(RecordFilter()) == len(first)
 
 
 @given(st.lists(st.tuples(st.sampled_from([0, 1, 2]), st.booleans()), max_size=20))
@@ -576,7 +576,7 @@ def test_no_update_is_lost_however_those_who_write_take_turns(
         written: list[str] = []
         for turn, (who, reads) in enumerate(turns):
             if reads or who not in seen:
-                found = store.recorded.one(number)
+                found = store.records.one(number)
                 assert found is not None
                 seen[who] = found
                 continue
@@ -588,13 +588,13 @@ def test_no_update_is_lost_however_those_who_write_take_turns(
                 written.append(mark)
             except CortexError as error:
                 assert error.code == "RECORD_CHANGED"
-        last = store.recorded.one(number)
+        last = store.records.one(number)
         assert (
             last is not None
             and list(last.body.tags) == written
             and last.version == len(written) + 1
         )
-        assert list(store.recorded.versions(number)) == list(range(1, len(written) + 2))
+        assert list(store.records.versions(number)) == list(range(1, len(written) + 2))
 
 
 texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
@@ -625,7 +625,7 @@ def test_what_a_newer_cortex_says_besides_is_left_out() -> None:
 @pytest.fixture
 def desk(open_store: Callable[..., Store], tmp_path: Path) -> tuple[Store, Kept]:
     store = open_store()
-    return store, Kept(store.records, store.recorded, store.records, str(tmp_path), count())
+    return store, Kept(store.records, store.records, store.records, str(tmp_path), count())
 
 
 def ask(store: Store, sql: str, *values: object) -> list[tuple[Any, ...]]:
@@ -651,13 +651,13 @@ def test_a_record_is_found_in_the_source_of_its_kind_and_nowhere_else(
     for body in BODIES[-3:]:
         kept.make(body)
     assert docs(store) == {("thread", thread.id), ("task", task.id)}
-    sources = store.recorded.sources(["thread", "task", "draft"])
+    sources = store.records.sources(["thread", "task", "draft"])
     assert [one.name for one in sources] == ["thread", "task"] and {
         one.kind for one in sources
     } == {"records"}
-    found = store.recorded.docs(RecordFilter(kinds=("thread",)), [source.id for source in sources])
+    found = store.records.docs(RecordFilter(kinds=("thread",)), [source.id for source in sources])
     assert found is not None
-    assert store.recorded.by_docs(list(found)) == {next(iter(found)): thread}
+    assert store.records.by_docs(list(found)) == {next(iter(found)): thread}
 
 
 def test_a_record_that_says_something_else_is_found_by_that_alone(desk: tuple[Store, Kept]) -> None:
@@ -715,11 +715,11 @@ def test_a_record_whose_surroundings_changed_is_worded_anew_without_a_new_versio
     before = ask(store, "SELECT id FROM docs")
 
     def reword(step: RecordTransaction) -> None:
-        step.reword(replace(record, body=Thread("Lamps of the hall")))
+        step.reword(replace(record, body=Thread("Lamps of the replica")))
 
     kept.do(reword)
     assert ask(store, "SELECT id FROM docs") != before and docs(store) == {("thread", record.id)}
-    assert kept.one(record.id) == record and len(kept.recorded.deeds()) == 1
+    assert kept.one(record.id) == record and len(kept.records.deeds()) == 1
 
 
 @pytest.mark.parametrize("sql", ["DELETE FROM audit", "UPDATE audit SET actor = 'nobody'"])
@@ -731,7 +731,7 @@ def test_nobody_changes_the_log(desk: tuple[Store, Kept], tmp_path: Path, sql: s
         pytest.raises(sqlite3.IntegrityError, match="kept"),
     ):
         raw.execute(sql)
-    assert [deed.actor for deed in kept.recorded.deeds()] == ["person"]
+    assert [deed.actor for deed in kept.records.deeds()] == ["person"]
 
 
 def test_a_store_without_records_gets_them_and_keeps_everything(tmp_path: Path) -> None:
@@ -758,5 +758,5 @@ def test_a_store_without_records_gets_them_and_keeps_everything(tmp_path: Path) 
         assert (after["sources"], after["docs"]) == (before["sources"], before["docs"])
         assert ask(store, "SELECT hash, private FROM blobs") == [(b"\x01", 0)]
         assert ask(store, "PRAGMA user_version") == [(len(schema.MIGRATIONS),)]
-        kept = Kept(store.records, store.recorded, store.records, "", count())
+        kept = Kept(store.records, store.records, store.records, "", count())
         assert kept.make(Task("One")).version == 1

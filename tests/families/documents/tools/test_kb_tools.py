@@ -191,7 +191,7 @@ def test_the_tools_get_connections_that_sqlite_itself_refuses_to_write_through(d
             lambda: library.remove_folder(library.folders()[0]),
             lambda: library.add_folder(more),
             lambda: library.index(source=library.folders()[0].source),
-            lambda: store.truth.set({"a": "b"}),
+            lambda: store.content.set({"a": "b"}),
         ):
             with pytest.raises(StoreError) as refused:
                 write_something()
@@ -594,7 +594,7 @@ def test_a_running_server_finds_what_was_saved_added_and_removed_meanwhile(tmp_p
             until(lambda: paths(desk.ask("kb_search", query="medlar")) == ["d.md"], 10)
             command.remove_folder(folder)
             assert paths(desk.ask("kb_search", query="quince medlar")) == []
-            until(lambda: command.store.indexes.state()[1] >= command.store.truth.seq(), 10)
+            until(lambda: command.store.indexes.state()[1] >= command.store.content.seq(), 10)
             assert command.store.check() == []
     finally:
         family.close()

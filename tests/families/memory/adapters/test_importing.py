@@ -84,7 +84,7 @@ def test_sources_keep_their_ids_names_and_patterns_and_what_is_gone_is_told(
     assert "whole disk" in done.sources[2].reason
     (folder,) = library.folders()
     assert (folder.key, folder.name, folder.watch) == ("0b1e-uuid", "My notes", False)
-    assert {doc.path for doc in library.store.lookup.docs(folder.source.id)} == {
+    assert {doc.path for doc in library.store.content.docs(folder.source.id)} == {
         "lamp.md",
         "desk.md",
     }
@@ -139,8 +139,10 @@ def test_vectors_of_the_same_model_and_text_are_not_made_again(open_library, not
     assert any("drawers" in text for text in embedder.asked)
     (folder,) = library.folders()
     stamp = embedder.stamp
-    lamp = next(doc for doc in library.store.lookup.docs(folder.source.id) if doc.path == "lamp.md")
-    ((chunk, _),) = library.store.lookup.chunks(lamp.blob)
+    lamp = next(
+        doc for doc in library.store.content.docs(folder.source.id) if doc.path == "lamp.md"
+    )
+    ((chunk, _),) = library.store.content.chunks(lamp.blob)
     ((found, raw),) = next(library.store.paid.rows(stamp, [chunk]))
     assert found == chunk
     assert np.frombuffer(raw, dtype="<f2").tolist() == [1.0] + [0.0] * 7

@@ -179,7 +179,7 @@ def keep(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(writer, "_free_key", lambda library: key)
         add(library, Memory("", title, **parts), state=state)
-    return library.store.remembered.by_key(key)[0]
+    return library.store.memories.by_key(key)[0]
 
 
 def open_desk(settings: Settings, folder: Path, scope: str = "", *, keep: bool = False) -> Family:
@@ -495,7 +495,7 @@ def test_what_took_its_place_is_told(desk_of, tmp_path):
         keep(library, "Cut on Friday", "mem_0000000002")
         from cortex.families.memory.curation import supersede
 
-        supersede(library, old, library.store.remembered.by_key("mem_0000000002")[0])
+        supersede(library, old, library.store.memories.by_key("mem_0000000002")[0])
     one = desk_of(settings, tmp_path).ask("get_memory", id="mem_0000000001")
     assert (one["status"], one["superseded_by"]) == ("superseded", "mem_0000000002")
 
@@ -647,7 +647,7 @@ def test_nothing_can_be_written_through_what_a_tool_gets(desk, place):
     context = desk.family.context
     assert isinstance(context, Recall)
     with context.open() as library:
-        one = library.store.remembered.by_key("mem_0000000001")[0]
+        one = library.store.memories.by_key("mem_0000000001")[0]
         from cortex.families.memory.curation import delete
 
         for attempt in (

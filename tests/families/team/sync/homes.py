@@ -60,7 +60,7 @@ def once(library: Library, core: Any, token: str = TOKEN, **more: Any) -> SyncOu
 
 def here(library: Library) -> dict[str, Any]:
     """What a home has of the Core, by id."""
-    found = library.store.recorded.get(list(library.store.outbox.known()))
+    found = library.store.records.get(list(library.store.outbox.known()))
     return {number: one.body for number, one in found.items()}
 
 

@@ -87,7 +87,7 @@ class Member:
 
     def sync_at(self, core: CoreServer) -> SyncOutcome:
         """Sync with a Core that stands where the other one was."""
-        self.library.store.truth.set({state.URL: core.url})
+        self.library.store.content.set({state.URL: core.url})
         remote = Remote(core.url, self.token)
         try:
             return sync(self.library, remote)
@@ -96,20 +96,20 @@ class Member:
 
     def forget_tier(self) -> None:
         """Know nothing of the tier, as a home that was connected by an older version."""
-        self.library.store.truth.set({state.TIER: ""})
+        self.library.store.content.set({state.TIER: ""})
 
     def all_of(self, kind: str) -> list[str]:
         return sorted(
-            one.id for one in self.library.store.recorded.select(RecordFilter(kinds=(kind,)), 1_000)
+            one.id for one in self.library.store.records.select(RecordFilter(kinds=(kind,)), 1_000)
         )
 
     def get(self, number: str) -> Any:
-        return self.library.store.recorded.one(number)
+        return self.library.store.records.one(number)
 
     def has(self) -> dict[str, object]:
         """What is here of the Core, as it is told there."""
         outward = identity.outward(self.name)
-        found = self.library.store.recorded.get(list(self.library.store.outbox.known()))
+        found = self.library.store.records.get(list(self.library.store.outbox.known()))
         return {number: _said(identity.renamed(one, outward)) for number, one in found.items()}
 
 
@@ -119,7 +119,7 @@ def _said(record: Any) -> object:
 
 def at_core(core: CoreServer) -> dict[str, Any]:
     return {
-        change.record.id: _said(change.record) for change in core.ledger.recorded.changes(0, 10_000)
+        change.record.id: _said(change.record) for change in core.ledger.records.changes(0, 10_000)
     }
 
 

@@ -74,7 +74,7 @@ def test_one_bad_record_of_an_upload_holds_up_no_other(library, core):
         list(core.kept) == [id_ for id_ in ids if id_ != ids[3]]
         and core.bodies()[ids[4]].title == "changed after"
     )
-    assert library.store.recorded.one(ids[3]) is not None
+    assert library.store.records.one(ids[3]) is not None
     (why,) = alerts(library)
     assert "a write from before" in why and "RIGHTS_MISSING" in why
     core.refuses.clear()
@@ -124,7 +124,7 @@ def test_a_second_core_is_refused_until_one_leaves_the_first(library, core, othe
     assert state.of(library).server == core.url
     assert disconnect(library) == core.url
     assert state.of(library).server == "" and not (library.settings.home / TOKEN_FILE).exists()
-    assert library.store.recorded.one(thread) and library.store.recorded.one(theirs)
+    assert library.store.records.one(thread) and library.store.records.one(theirs)
     make(library, Thread("Between"))
     assert library.store.outbox.count() == (0, 0)
     assert connect(library, other.url, TOKEN).queued == 1
@@ -150,7 +150,7 @@ def test_what_others_wrote_at_another_core_goes_only_by_choice_and_is_marked(lib
         "ada2": 1,
     } and found.others.origins == {core.url: 3}
     assert connect(library, other.url, TOKEN).queued == 1 and once(library, other).status == "ok"
-    assert list(other.kept) == [diary] and library.store.recorded.one(theirs)
+    assert list(other.kept) == [diary] and library.store.records.one(theirs)
     edit(library, mine, title="stays here")
     assert once(library, other).flushed == 0
     assert (
@@ -195,9 +195,9 @@ def test_who_sends_nothing_keeps_a_file_of_what_the_core_replaces(library, core)
     )
     assert (
         once(library, core).status == "ok"
-        and library.store.recorded.one(thread).body.title == "Mine"
+        and library.store.records.one(thread).body.title == "Mine"
     )
-    assert list(core.kept) == [thread] and library.store.recorded.one(new)
+    assert list(core.kept) == [thread] and library.store.records.one(new)
 
 
 def test_who_left_and_joins_the_same_core_again_has_everything_once(library, core):
@@ -229,7 +229,7 @@ def test_who_has_something_waiting_leaves_only_by_force(library, core):
     assert code_of(lambda: disconnect(library)) == "CORE_CONNECTED"
     assert state.of(library).waiting == 1
     assert disconnect(library, force=True) == core.url
-    assert library.store.outbox.count() == (0, 0) and library.store.recorded.one(thread)
+    assert library.store.outbox.count() == (0, 0) and library.store.records.one(thread)
 
 
 def test_leaving_no_core_is_nothing(library):
@@ -297,10 +297,10 @@ def test_status_tells_why_cortexd_sends_nothing(memory, until):
     (memory / "config.yml").write_text("server:\n  localOnly: true\n", encoding="utf-8")
     (memory / TOKEN_FILE).write_text(TOKEN, encoding="utf-8")
     with closing(Store(memory)) as store, closing(engine_pool(keep=True, linger=60)) as engines:
-        store.truth.set({state.URL: "https://core.example.org", state.NAME: "ada"})
+        store.content.set({state.URL: "https://core.example.org", state.NAME: "ada"})
         with closing(Syncing(engines, memory)) as syncing:
             syncing.start()
-            until(lambda: "server.localOnly" in store.truth.get(state.ERROR))
+            until(lambda: "server.localOnly" in store.content.get(state.ERROR))
 
 
 def test_a_core_of_the_settings_that_is_away_makes_a_sync_offline(memory, core, monkeypatch):
@@ -349,7 +349,7 @@ def test_what_was_written_before_a_plugin_judged_is_judged_before_it_is_sent(hom
     connect(library, core.url, TOKEN)
     outcome = once(library, core)
     assert (outcome.status, outcome.flushed, outcome.refused) == ("partial", 2, 2)
-    assert list(core.kept) == [ids[0], ids[3]] and len(library.store.recorded.get(ids)) == 4
+    assert list(core.kept) == [ids[0], ids[3]] and len(library.store.records.get(ids)) == 4
     reasons = sorted(entry.reason for entry in library.store.outbox.refused())
     assert "would leave something out of it" in "".join(reasons) and "a forbidden word" in "".join(
         reasons

@@ -76,7 +76,7 @@ def test_a_sync_that_dies_before_any_write_is_gone_on_with(
         assert len(alerts(library)) == 2 and len(library.store.outbox.refused()) == 2
         assert own in core.kept and refused not in core.kept
         seen = {number: body for number, body in core.bodies().items() if number not in core.hidden}
-        assert here(library) == seen and library.store.recorded.one(refused) is not None
+        assert here(library) == seen and library.store.records.one(refused) is not None
         assert len(set(core.done)) == len(core.done)
         deaths += died
         if not died:
@@ -114,7 +114,7 @@ def test_a_resync_that_dies_before_any_write_is_gone_on_with(
         assert set(core.kept) == {*mine, theirs, lost} and core.bodies()[mine[1]].body == "offline"
         assert core.bodies()[mine[0]] == Thread("offline", body="since the backup")
         assert here(library) == {one: body for one, body in core.bodies().items() if one != lost}
-        assert library.store.truth.get(state.RESYNC) == ""
+        assert library.store.content.get(state.RESYNC) == ""
         deaths += died
         if not died:
             break

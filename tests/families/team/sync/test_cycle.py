@@ -75,7 +75,7 @@ def test_names_are_translated_at_the_border(joined, core):
     assert at_core.author == "ada/agent" and at_core.body.assignees == ("ada", "bob")
     core.edit(task, assignees=("ada", "bob", "eve"))
     once(joined, core)
-    found = joined.store.recorded.one(task)
+    found = joined.store.records.one(task)
     assert found.author == "agent" and found.body.assignees == ("person", "bob", "eve")
 
 
@@ -91,7 +91,7 @@ def test_where_a_checkout_lies_stays_on_its_machine(homes, joined, core):
         thread, title="Cache or not", code_links=(replace(link, root="/home/bob/shop"), stranger)
     )
     once(joined, core)
-    assert [one.root for one in joined.store.recorded.one(thread).body.code_links] == [
+    assert [one.root for one in joined.store.records.one(thread).body.code_links] == [
         "/home/ada/shop",
         "",
     ]
@@ -100,7 +100,7 @@ def test_where_a_checkout_lies_stays_on_its_machine(homes, joined, core):
     other = homes("laptop")
     connect(other, core.url, TOKEN)
     once(other, core)
-    assert [one.root for one in other.store.recorded.one(thread).body.code_links] == ["", ""]
+    assert [one.root for one in other.store.records.one(thread).body.code_links] == ["", ""]
 
 
 @pytest.mark.parametrize("fault", [LOST, CUT, Reply({}, 503)])
@@ -146,7 +146,7 @@ def test_a_write_during_a_flush_is_not_overwritten_by_its_answer(joined, core, m
 
     monkeypatch.setattr(Remote, "flush", slow)
     assert once(joined, core).status == "ok"
-    assert joined.store.recorded.one(thread).body.title == "Second title"
+    assert joined.store.records.one(thread).body.title == "Second title"
     assert core.bodies()[thread].title == "Second title"
 
 
@@ -174,7 +174,7 @@ def test_a_conflict_stands_in_the_inbox_and_the_record_is_as_the_core_has_it(joi
     edit(joined, thread, body="of Ada")
     outcome = once(joined, core)
     assert (outcome.status, outcome.refused, outcome.waiting) == ("partial", 1, 0)
-    assert joined.store.recorded.one(thread).body.body == "of Bob"
+    assert joined.store.records.one(thread).body.body == "of Bob"
     (why,) = alerts(joined)
     assert "RECORD_CHANGED" in why and "of Ada" in why and "cortex sync --keep mine" in why
     (entry,) = joined.store.outbox.refused()
@@ -207,7 +207,7 @@ def test_a_new_record_that_is_refused_stays_and_can_be_sent_again(joined, core):
     core.refuses.add(thread)
     assert once(joined, core).refused == 1
     assert (
-        joined.store.recorded.one(thread).body.title == "Cache or not"
+        joined.store.records.one(thread).body.title == "Cache or not"
         and "RIGHTS_MISSING" in alerts(joined)[0]
     )
     joined.store.outbox.retry()
@@ -301,7 +301,7 @@ def test_what_others_wrote_is_pulled_page_by_page_and_found(joined, core, monkey
     assert (outcome.status, outcome.pulled) == ("ok", 110)
     assert here(joined) == core.bodies()
     assert [hit.record.id for hit in find(joined, RecordQuery("heron")).hits] == [ids[7]]
-    assert joined.store.recorded.one(ids[3]).author == "bob"
+    assert joined.store.records.one(ids[3]).author == "bob"
 
 
 def test_a_sync_that_ends_between_pages_goes_on_where_it_was(joined, core, monkeypatch):
@@ -322,7 +322,7 @@ def test_what_may_no_longer_be_seen_is_erased(joined, core):
     core.hide(secret)
     outcome = once(joined, core)
     assert (outcome.status, outcome.erased) == ("ok", 1)
-    assert joined.store.recorded.one(secret) is None and set(here(joined)) == {other}
+    assert joined.store.records.one(secret) is None and set(here(joined)) == {other}
     assert b"falcon" not in b"".join(
         path.read_bytes()
         for path in joined.settings.home.iterdir()
@@ -341,7 +341,7 @@ def test_an_older_page_that_comes_late_changes_nothing(joined, core, monkeypatch
     monkeypatch.setattr(Remote, "deltas", lambda *asked, **more: replace(late, cursor="e1:2"))
     sync(joined, remote)
     remote.close()
-    assert joined.store.recorded.one(thread).body.title == "New"
+    assert joined.store.records.one(thread).body.title == "New"
 
 
 def test_a_record_that_waits_is_not_overwritten_by_a_page(joined, core):
@@ -351,7 +351,7 @@ def test_a_record_that_waits_is_not_overwritten_by_a_page(joined, core):
     edit(joined, thread, body="of Ada")
     core.later.add(thread)
     outcome = once(joined, core)
-    assert outcome.status == "partial" and joined.store.recorded.one(thread).body.body == "of Ada"
+    assert outcome.status == "partial" and joined.store.records.one(thread).body.body == "of Ada"
     core.later.clear()
     assert once(joined, core).status == "ok"
     assert here(joined) == core.bodies() and core.bodies()[thread] == Thread(
@@ -365,7 +365,7 @@ def test_clocks_that_are_days_apart_decide_nothing(joined, core, monkeypatch):
     week = 7 * 86_400_000
     core.write(thread, replace(core.bodies()[thread], body="a week ago"), "ada", updated=1)
     once(joined, core)
-    assert joined.store.recorded.one(thread).body.body == "a week ago"
+    assert joined.store.records.one(thread).body.body == "a week ago"
     edit(joined, thread, body="next")
     once(joined, core)
     record = core.kept[thread].record
@@ -373,7 +373,7 @@ def test_clocks_that_are_days_apart_decide_nothing(joined, core, monkeypatch):
         thread, replace(record.body, body="in a week"), "ada", updated=run_context.now() + week
     )
     once(joined, core)
-    assert joined.store.recorded.one(thread).body.body == "in a week"
+    assert joined.store.records.one(thread).body.body == "in a week"
     edit(joined, thread, body="today")
     assert once(joined, core).status == "ok" and core.bodies()[thread].body == "today"
 
@@ -391,8 +391,8 @@ def test_other_rights_make_everything_be_compared(joined, core):
     core.write(new := new_id(Thread), Thread("New"))
     outcome = once(joined, core)
     assert (outcome.status, outcome.pulled, outcome.erased) == ("ok", 1, 1)
-    assert set(here(joined)) == {mine, new} and joined.store.recorded.one(theirs) is None
-    assert joined.store.truth.get(state.RESYNC) == "" and once(joined, core) == SyncOutcome("ok")
+    assert set(here(joined)) == {mine, new} and joined.store.records.one(theirs) is None
+    assert joined.store.content.get(state.RESYNC) == "" and once(joined, core) == SyncOutcome("ok")
 
 
 def test_a_comparison_ends_where_few_questions_are_answered_in_a_minute(joined, core, monkeypatch):
@@ -405,7 +405,7 @@ def test_a_comparison_ends_where_few_questions_are_answered_in_a_minute(joined, 
         core.faults.clear()
         core.faults.extend([""] * 5 + [Reply({}, 429)] * 20)
         once(joined, core)
-    assert joined.store.truth.get(state.RESYNC) == "" and set(here(joined)) == {*theirs} - {
+    assert joined.store.content.get(state.RESYNC) == "" and set(here(joined)) == {*theirs} - {
         theirs[4]
     }
 
@@ -475,7 +475,7 @@ def test_a_resync_that_ends_anywhere_is_gone_on_with(joined, core, place, monkey
     assert once(joined, core).status == "ok"
     assert len(core.kept) == 32 and {mine, waiting} <= set(core.kept)
     assert core.bodies().items() <= here(joined).items() and len(here(joined)) == 52
-    assert joined.store.truth.get(state.RESYNC) == ""
+    assert joined.store.content.get(state.RESYNC) == ""
 
 
 # -- at once
@@ -518,4 +518,4 @@ def test_a_sync_whose_connections_are_closed_with_it_is_no_failure_of_the_core(j
     core.stub.answer = end
     with pytest.raises(Cancelled):
         sync(joined, remote, cancel=cancel)
-    assert joined.store.outbox.count() == (1, 0) and not joined.store.truth.get(state.ERROR)
+    assert joined.store.outbox.count() == (1, 0) and not joined.store.content.get(state.ERROR)

@@ -131,10 +131,10 @@ def test_a_token_that_counts_no_more_and_another_server_erase_nothing(member, te
         bob.remote = Shaky(team.url, token)
     elif reason == "http":
         bob.remote.url = "http://core.example.org"
-        bob.library.store.truth.set({state.URL: bob.remote.url})
+        bob.library.store.content.set({state.URL: bob.remote.url})
         principals.change(team.ledger, principals.find(team.ledger, "bob"), state="revoked")
     else:
-        bob.library.store.truth.set({state.EPOCH: "of another Core"})
+        bob.library.store.content.set({state.EPOCH: "of another Core"})
         principals.change(team.ledger, principals.find(team.ledger, "bob"), state="revoked")
     outcome = bob.sync()
     assert (outcome.code, outcome.erased) == ("CORE_DENIED", 0) and bob.get(thread)

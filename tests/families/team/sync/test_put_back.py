@@ -155,7 +155,10 @@ def test_a_ledger_that_only_begins_another_history_does_nothing_twice(member, te
     before = at_core(team)
     team.ledger.renew_epoch()
     assert ada.sync().status == "ok" and at_core(team) == before == ada.has()
-    assert ada.library.store.truth.get(state.RESENT) and ada.library.store.outbox.count() == (0, 0)
+    assert ada.library.store.content.get(state.RESENT) and ada.library.store.outbox.count() == (
+        0,
+        0,
+    )
 
 
 @pytest.mark.parametrize(
@@ -258,7 +261,7 @@ def test_what_clashes_with_what_others_wrote_since_is_told_once_and_not_tried_fo
             ada.sync_at(core).status == "ok"
             and sum("did not take" in why for why in alerts(ada.library)) == 1
         )
-        ada.library.store.truth.set({state.RESENT: str(now() - push.RESENT_MS)})
+        ada.library.store.content.set({state.RESENT: str(now() - push.RESENT_MS)})
         bob.change(thread, title="A")
         bob.sync_at(core)
         assert ada.sync_at(core).status == "ok" and at_core(core)[thread][-1].title == "A"
@@ -321,7 +324,7 @@ def test_writes_of_another_in_place_of_what_was_lost_hide_nothing(
             writes == 1
         )
         files = (bob.library.settings.home / overwritten.FOLDER).glob("*")
-        earlier = bob.library.store.recorded.versions(thread).values()
+        earlier = bob.library.store.records.versions(thread).values()
         assert "of Ada" in [
             *(json.loads(file.read_text("utf-8"))["body"]["body"] for file in files)
         ] + [one.body.body for one in earlier]

@@ -290,7 +290,7 @@ def test_a_slug_that_the_core_has_already_holds_up_nothing(member, team, homes, 
     ada = ada or Member(team, "ada", library)
     outcome = ada.sync()
     assert outcome.status == "ok", alerts(library)
-    assert [one.id for one in [by_slug(library.store.recorded, "backend")] if one] == [
+    assert [one.id for one in [by_slug(library.store.records, "backend")] if one] == [
         theirs
     ] and ada.get(mine).body.slug == "backend-2"
     assert {at_core(team)[number][-1].subcortex for number in ids} == {mine}
@@ -404,6 +404,6 @@ def test_a_copy_of_a_home_has_keys_of_its_own(member, team, homes, memory):
     assert ada.sync().flushed == 1 and sync(copy, remote).flushed == 1
     remote.close()
     assert len([number for number in at_core(team) if number.startswith("obs_")]) == 2
-    assert copy.store.truth.get(outbox_rows.DEVICE) != ada.library.store.truth.get(
+    assert copy.store.content.get(outbox_rows.DEVICE) != ada.library.store.content.get(
         outbox_rows.DEVICE
     )

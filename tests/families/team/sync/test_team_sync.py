@@ -168,7 +168,7 @@ def test_a_ledger_with_another_history_is_compared_from_the_beginning(member, te
     assert ada.sync().status == "ok"
     assert (
         ada.has() == at_core(team)
-        and ada.library.store.truth.get(state.EPOCH) == team.ledger.epoch()
+        and ada.library.store.content.get(state.EPOCH) == team.ledger.epoch()
     )
 
 
@@ -190,7 +190,7 @@ def test_a_core_that_is_restored_from_a_backup_gets_the_rest_from_its_homes(memb
     with core_at(memory / "restored") as restored:
         for one in (ada, bob, ada):
             # As a name that leads elsewhere now
-            one.library.store.truth.set({state.URL: restored.url})
+            one.library.store.content.set({state.URL: restored.url})
             remote = Remote(restored.url, one.token)
             outcome = sync(one.library, remote)
             remote.close()
@@ -250,7 +250,7 @@ def _deed(one: Member, chance: random.Random, mark: str, subcortex: str) -> str:
     """Something that somebody does, with a mark; gives what it is about, "" where it couldn't be
     done.
     """
-    known = list(one.library.store.recorded.get(list(one.library.store.outbox.known())).values())
+    known = list(one.library.store.records.get(list(one.library.store.outbox.known())).values())
     threads = [two.id for two in known if two.kind == "thread"]
     tasks = [two.id for two in known if two.kind == "task"]
     try:
@@ -317,7 +317,7 @@ def _check_marks(
 def _was_said(core: CoreServer, number: str, mark: str) -> bool:
     """Whether an earlier version of a record has the mark: somebody changed it after that."""
     return any(
-        mark in repr(version.body) for version in core.ledger.recorded.versions(number).values()
+        mark in repr(version.body) for version in core.ledger.records.versions(number).values()
     )
 
 

@@ -146,7 +146,7 @@ def test_observations_are_found_at_once_and_what_fails_is_told_by_its_place(agen
     found = agent.told("search", query="quokka test", types=["observations"])["results"]
     assert found[0]["id"] == data["ids"][0]
     with Library(shop.settings()) as library:
-        linked = library.store.recorded.one(data["ids"][5])
+        linked = library.store.records.one(data["ids"][5])
     assert linked is not None and linked.body.thread == shop.ids["thread"]
     assert linked.body.code_links[0].file_hash and linked.author == "agent"
     assert [attachment.ref for attachment in linked.body.attachments] == [
@@ -402,7 +402,7 @@ def test_a_task_is_changed_by_who_may_and_drafted_by_others(agent, trusted, shop
     assert trusted.fault("update_task", idempotency_key="s:t:5", task_id=unknown, status="done")["code"] == "TARGET_NOT_FOUND"  # fmt: skip
     with Library(shop.settings()) as library:
         approve(library, drafted["data"]["draft_id"], actor=person())
-        task = library.store.recorded.one(shop.ids["task"])
+        task = library.store.records.one(shop.ids["task"])
     assert task is not None and (task.body.state, task.body.notes) == ("review", "Done?")
 
 

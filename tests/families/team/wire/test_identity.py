@@ -110,7 +110,7 @@ def test_texts_of_people_are_left_as_they_are():
 def test_the_longest_reason_may_still_be_kept_at_the_core(library):
     draft, *_ = create_draft(library, Draft("thread", "A thread", "x"), actor=AGENTS)
     reject(library, draft.id, actor=person(), notes="because " * 200)
-    [one] = library.store.recorded.select(
+    [one] = library.store.records.select(
         RecordFilter(kinds=("notification",), refs=(("recipient", AGENT),))
     )
     assert len(one.body.reason) == 500
@@ -138,7 +138,7 @@ def test_every_reason_that_names_somebody_is_translated(library):
     for decide in (approve, reject):
         draft, *_ = create_draft(library, Draft("thread", "Another", "x"), actor=AGENTS)
         decide(library, draft.id, actor=person(), notes="agent, person")
-    told = library.store.recorded.select(RecordFilter(kinds=("notification",)))
+    told = library.store.records.select(RecordFilter(kinds=("notification",)))
     assert {one.body.type for one in told} >= set(NAMING)
     for one in told:
         there = renamed_body(one.body, OUT)

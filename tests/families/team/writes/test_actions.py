@@ -67,7 +67,7 @@ def make(library: Library, body: Body, actor: Actor = PERSON) -> Record[Any]:
 
 
 def now(library: Library, record: Record[Any]) -> Record[Any]:
-    found = library.store.recorded.one(record.id)
+    found = library.store.records.one(record.id)
     assert found is not None
     return found
 
@@ -90,7 +90,7 @@ def edit(
 
 
 def found_by(library: Library, text: str) -> list[str]:
-    sources = library.store.recorded.sources(("thread", "comment"))
+    sources = library.store.records.sources(("thread", "comment"))
     return [hit.path for hit in library.search(Query(text, mode=Mode.WORDS), sources=sources).hits]
 
 
@@ -99,7 +99,7 @@ def found_by(library: Library, text: str) -> list[str]:
 
 
 def test_a_record_is_named_by_its_id_or_enough_of_it(library: Library) -> None:
-    lookup = library.store.recorded
+    lookup = library.store.records
     scope, task = make(library, Subcortex("billing", "Billing")), make(library, Task("T"))
     for ref, kind in (
         (task.id, "task"),
@@ -119,7 +119,7 @@ def test_a_record_is_named_by_its_id_or_enough_of_it(library: Library) -> None:
 
 
 def test_a_mistyped_id_is_told_with_the_one_that_is_spelled_like_it(library: Library) -> None:
-    lookup = library.store.recorded
+    lookup = library.store.records
     meant, *_ = (make(library, Task(f"Task {number}")) for number in range(5))
     swapped = {"0": "1"}
     for place in (-1, -12, -20):
@@ -143,7 +143,7 @@ def test_a_mistyped_id_is_told_with_the_one_that_is_spelled_like_it(library: Lib
 
 
 def test_what_names_nothing_is_told_with_what_is_near(library: Library) -> None:
-    lookup = library.store.recorded
+    lookup = library.store.records
     make(library, Subcortex("billing", "Billing"))
     task = make(library, Task("Paint it"))
     assert refused(lambda: resolve_ref(lookup, "biling", "subcortex")).context["near"] == [
@@ -169,7 +169,7 @@ def test_a_beginning_that_several_have_is_told_with_all(library: Library) -> Non
     while len({one.id[: shared + 1] for one in several}) == 1:
         shared += 1
     if shared >= len("task_") + 8:
-        error = refused(lambda: resolve_ref(library.store.recorded, several[0].id[:shared], "task"))
+        error = refused(lambda: resolve_ref(library.store.records, several[0].id[:shared], "task"))
         assert error.code == "RECORD_UNKNOWN" and all(one.id in error.message for one in several)
 
 
@@ -187,7 +187,7 @@ def test_a_change_is_a_new_version_and_the_old_one_stays(library: Library) -> No
         "person",
     )
     assert [
-        version.body.title for version in library.store.recorded.versions(thread.id).values()
+        version.body.title for version in library.store.records.versions(thread.id).values()
     ] == ["Old title", "New title"]
     assert found_by(library, "old") == [] and found_by(library, "new") == [thread.id]
 
@@ -303,7 +303,7 @@ def test_comments_follow_their_thread_to_another_subcortex_however_many_they_are
     edit(library, thread, subcortex="there", title="Lanterns")
     assert {now(library, one).body.subcortex for one in comments} == {there}
     assert {one.id for one in comments} < set(found_by(library, "lanterns"))
-    assert library.store.recorded.deeds(comments[0].id)[0].action == "move_comment"
+    assert library.store.records.deeds(comments[0].id)[0].action == "move_comment"
     versions = [now(library, comment).version for comment in comments]
     edit(library, thread, title="Torches")
     assert {one.id for one in comments} < set(found_by(library, "torches"))
@@ -352,7 +352,7 @@ def test_what_belongs_to_something_becomes_sensitive_with_it_and_stays_so(librar
     told = make(library, Link(thread.id, "supports", other.id, "because of March"))
     mention = make(library, Comment(thread.id, "@lena look"))
     edit(library, scope, sensitivity=SENSITIVE)
-    notifications = library.store.recorded.pointing([mention.id], ["about"])
+    notifications = library.store.records.pointing([mention.id], ["about"])
     assert [
         notification.body.sensitivity for notification in (now(library, told), *notifications)
     ] == [SENSITIVE] * 2
@@ -360,7 +360,7 @@ def test_what_belongs_to_something_becomes_sensitive_with_it_and_stays_so(librar
         now(library, thread).body.sensitivity == now(library, comment).body.sensitivity == SENSITIVE
     )
     assert now(library, other).body.sensitivity == "normal"
-    assert {source.name for source in library.store.recorded.sources(("comment",))} == {
+    assert {source.name for source in library.store.records.sources(("comment",))} == {
         "comment",
         "comment!",
     }
@@ -392,7 +392,7 @@ def test_an_artifact_is_accepted_with_evidence_by_who_may(library: Library) -> N
     assert accepted.body.state == "accepted" and accepted.body.last_reviewed == accepted.updated
     assert accept_artifact(library, sound.id, actor=PERSON) == accepted
     assert refused(lambda: edit(library, accepted, evidence=())).context["field"] == "evidence"
-    told = library.store.recorded.select(
+    told = library.store.records.select(
         RecordFilter(kinds=("notification",), refs=(("recipient", "agent"),))
     )
     assert [one.body.type for one in told] == ["artifact_accepted"]
@@ -419,7 +419,7 @@ def test_superseding_is_told_in_both_and_never_goes_in_a_circle(library: Library
         two.id,
         one.id,
     )
-    (link,) = library.store.recorded.select(RecordFilter(kinds=("link",)))
+    (link,) = library.store.records.select(RecordFilter(kinds=("link",)))
     assert (link.body.source, link.body.target, link.body.note) == (two.id, one.id, "newer")
     supersede_artifact(library, two.id, three.id, actor=PERSON)
     for before, after in ((three, one), (three, three), (one, three)):
@@ -475,10 +475,10 @@ def test_what_an_edit_contradicts_is_kept_for_the_person_once(library: Library) 
     artifact = make(library, Artifact("Cache timeout", "The cache timeout is 30 seconds."))
     edit(library, artifact, tags=("cache",))
     wanted = RecordFilter(kinds=("link",), states=("candidate",))
-    assert library.store.recorded.count(wanted) == 0
+    assert library.store.records.count(wanted) == 0
     edit(library, artifact, body="The cache timeout is 60 seconds.")
     edit(library, artifact, body="The cache timeout is 90 seconds.")
-    assert library.store.recorded.count(wanted) == 1
+    assert library.store.records.count(wanted) == 1
 
 
 def test_an_artifact_may_stop_to_hold(library: Library) -> None:
@@ -489,7 +489,7 @@ def test_an_artifact_may_stop_to_hold(library: Library) -> None:
         "**Deprecated:** It is 443.\n\nPort 80.",
     )
     assert deprecate_artifact(library, artifact.id, actor=PERSON, note="Again.") == after
-    assert library.store.recorded.deeds(artifact.id)[0].action == "deprecate_artifact"
+    assert library.store.records.deeds(artifact.id)[0].action == "deprecate_artifact"
 
 
 def test_a_thread_is_resolved_reopened_and_archived(library: Library) -> None:
@@ -667,7 +667,7 @@ def test_a_record_never_leaves_the_states_of_its_kind(
             edit(library, record, state=state)
         after = now(library, record).body.state
         assert after == before or after in MOVES[type(body)][before]
-    versions = library.store.recorded.versions(record.id)
+    versions = library.store.records.versions(record.id)
     assert list(versions) == list(range(1, len(versions) + 1))
 
 
@@ -707,7 +707,7 @@ def test_evidence_that_comes_with_an_acceptance_is_written_with_it_or_not_at_all
         refused(lambda: accept_artifact(library, old.id, actor=PERSON, evidence=more)).code
         == "RECORD_INVALID"
     )
-    found = library.store.recorded.one(old.id)
+    found = library.store.records.one(old.id)
     assert found is not None and found.body.evidence == ()
 
 
@@ -719,7 +719,7 @@ def test_a_patch_may_be_made_of_what_the_task_says_when_it_is_changed(library: L
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(add, ("Two.", "Three.", "Four.", "Five.")))
-    found = library.store.recorded.one(task.id)
+    found = library.store.records.one(task.id)
     assert found is not None and set(found.body.notes.split()) == {
         "One.",
         "Two.",

@@ -64,21 +64,21 @@ def make(library: Library, body: Body, actor: Actor = PERSON, **more: Any) -> Re
 
 
 def now(library: Library, record: Record[Any]) -> Record[Any]:
-    found = library.store.recorded.one(record.id)
+    found = library.store.records.one(record.id)
     assert found is not None
     return found
 
 
 def found_by(library: Library, text: str) -> list[str]:
     """The ids of the records that are found by words."""
-    sources = library.store.recorded.sources(
+    sources = library.store.records.sources(
         ("subcortex", "thread", "comment", "observation", "artifact", "task")
     )
     return [hit.path for hit in library.search(Query(text, mode=Mode.WORDS), sources=sources).hits]
 
 
 def count(library: Library, *kinds: str) -> int:
-    return library.store.recorded.count(RecordFilter(kinds=kinds))
+    return library.store.records.count(RecordFilter(kinds=kinds))
 
 
 # -- one of each
@@ -111,13 +111,13 @@ def test_a_new_record_of_every_kind_is_kept_and_found_at_once(library: Library) 
 def test_nobody_writes_what_they_may_not(library: Library, number: int) -> None:
     body = bodies(library)[number]
     action = {"subcortex": "create_subcortex", "comment": "comment", "observation": "observe", "artifact": "propose_artifact", "link": "link"}.get(kind_of(body), f"create_{kind_of(body)}")  # fmt: skip
-    before = library.store.recorded.count(RecordFilter())
+    before = library.store.records.count(RecordFilter())
     for tier in range(5):
         actor = Actor(f"tier-{tier}", tier)
         if tier < TIERS[action]:
             error = refused(lambda actor=actor: make(library, body, actor))
             assert error.code == "RIGHTS_MISSING" and error.context["needed"] == TIERS[action]
-            assert library.store.recorded.count(RecordFilter()) == before
+            assert library.store.records.count(RecordFilter()) == before
         else:
             make(library, body, actor)
             break
@@ -234,7 +234,7 @@ def test_an_accepted_artifact_takes_the_place_of_another(library: Library) -> No
         "superseded",
         new.id,
     )
-    (link,) = library.store.recorded.select(RecordFilter(kinds=("link",)))
+    (link,) = library.store.records.select(RecordFilter(kinds=("link",)))
     assert (link.body.source, link.body.relation, link.body.target) == (
         new.id,
         "supersedes",
@@ -530,7 +530,7 @@ def test_several_are_neither_none_nor_too_many(library: Library) -> None:
 def candidates(library: Library) -> list[Link]:
     return [
         one.body
-        for one in library.store.recorded.select(
+        for one in library.store.records.select(
             RecordFilter(kinds=("link",), states=("candidate",))
         )
     ]
@@ -557,7 +557,7 @@ def test_what_says_otherwise_is_kept_for_the_person_to_judge(library: Library) -
         old.id,
     )
     assert "60" in link.note and "30" in link.note and old.id in batch.outcomes[0].warnings[0]
-    (told,) = library.store.recorded.select(
+    (told,) = library.store.records.select(
         RecordFilter(kinds=("notification",), refs=(("recipient", "person"),))
     )
     assert told.body.type == "review_needed" and "contradict" in told.body.title

@@ -60,7 +60,7 @@ def notifications(library: Library, recipient: str) -> list[Notification]:
     wanted = RecordFilter(
         kinds=("notification",), states=("new",), refs=(("recipient", recipient),)
     )
-    return [one.body for one in library.store.recorded.select(wanted)]
+    return [one.body for one in library.store.records.select(wanted)]
 
 
 def code_of(call: Callable[[], object]) -> str:
@@ -92,7 +92,7 @@ def test_a_draft_is_approved_published_found_and_told(library: Library) -> None:
     assert "cortex drafts" not in following  # an agent reads it, and may have a shell
     (waiting,) = inbox(library).entries
     assert (waiting.kind, waiting.about) == ("draft", kept.id)
-    assert not library.store.recorded.select(RecordFilter(kinds=("comment",)))
+    assert not library.store.records.select(RecordFilter(kinds=("comment",)))
 
     published = approve(library, kept.id, actor=PERSON, notes="well seen")
 
@@ -105,13 +105,13 @@ def test_a_draft_is_approved_published_found_and_told(library: Library) -> None:
         "person",
         "well seen",
     )
-    assert "4 MB" in library.store.recorded.get([thread.id])[thread.id].body.summary
+    assert "4 MB" in library.store.records.get([thread.id])[thread.id].body.summary
     assert comment.id in found(library, "RabbitMQ drops")
     (told,) = notifications(library, "agent")
     assert (told.type, told.about) == ("draft_approved", kept.id)
     assert comment.id in told.reason and "well seen" in told.reason
     assert not notifications(library, "person") and not inbox(library).entries
-    deeds = library.store.recorded.deeds(comment.id)
+    deeds = library.store.records.deeds(comment.id)
     assert [(deed.actor, deed.tier, deed.action) for deed in deeds] == [
         ("person", 4, "approve_draft")
     ]
@@ -196,13 +196,13 @@ def test_a_possible_contradiction_of_what_is_published_waits_for_a_person(librar
         library, Draft("artifact", "Timeout of the payment gateway", "The timeout is 10 seconds.")
     )
     record = approve(library, drafted.id, actor=PERSON).record
-    (link,) = library.store.recorded.select(RecordFilter(kinds=("link",), states=("candidate",)))
+    (link,) = library.store.records.select(RecordFilter(kinds=("link",), states=("candidate",)))
     assert link.body.source == record.id
     assert [entry.type for entry in inbox(library).entries] == ["contradiction"]
 
 
 def found(library: Library, query: str) -> list[str]:
-    lookup = library.store.recorded
+    lookup = library.store.records
     hits = library.search(Query(query), sources=lookup.sources(FOUND_KINDS)).hits
     return [doc.id for doc in lookup.by_docs([hit.doc for hit in hits]).values()]
 
@@ -265,7 +265,7 @@ def test_nothing_is_published_where_the_target_was_archived_since(library: Libra
     archive(library, thread.id, actor=PERSON)
     error = refusal(lambda: approve(library, record.id, actor=PERSON))
     assert error.code == "TARGET_NOT_FOUND" and "archived" in error.message
-    assert "archived" in next_step(library.store.recorded, record)
+    assert "archived" in next_step(library.store.records, record)
     assert approve(library, record.id, actor=PERSON, target=other.id).record.body.thread == other.id
 
 
@@ -309,7 +309,7 @@ def test_a_draft_is_decided_about_once(library: Library) -> None:
     assert code_of(lambda: reject(library, first.id, actor=PERSON)) == "RECORD_CHANGED"
     reject(library, second.id, actor=PERSON)
     assert code_of(lambda: approve(library, second.id, actor=PERSON)) == "RECORD_CHANGED"
-    assert len(library.store.recorded.select(RecordFilter(kinds=("comment",)))) == 1
+    assert len(library.store.records.select(RecordFilter(kinds=("comment",)))) == 1
 
 
 def test_the_same_key_approves_the_same_again(library: Library) -> None:
@@ -342,7 +342,7 @@ def test_approvals_at_once_publish_once(library: Library) -> None:
         one.start()
     for one in threads:
         one.join(30)
-    (comment,) = library.store.recorded.select(RecordFilter(kinds=("comment",)))
+    (comment,) = library.store.records.select(RecordFilter(kinds=("comment",)))
     assert sorted(outcomes) == ["RECORD_CHANGED"] * 3 + [comment.id]
 
 
@@ -353,8 +353,8 @@ def test_a_rejected_draft_is_told_to_who_drafted_it(library: Library) -> None:
     (told,) = notifications(library, "agent")
     assert told.type == "draft_rejected" and "we know that" in told.reason
     assert not notifications(library, "person")
-    assert "we know that" in next_step(library.store.recorded, rejected)
-    assert not library.store.recorded.select(RecordFilter(kinds=("thread",)))
+    assert "we know that" in next_step(library.store.records, rejected)
+    assert not library.store.records.select(RecordFilter(kinds=("thread",)))
 
 
 def test_only_who_may_decides(library: Library) -> None:
@@ -436,7 +436,7 @@ def test_a_secret_is_refused_and_nothing_is_kept(library: Library) -> None:
         lambda: create_draft(library, Draft("thread", "Token", f"line\n{secret}"), actor=AGENT)
     )
     assert error.code == "SENSITIVE_BLOCKED" and secret not in error.message
-    assert not library.store.recorded.select(RecordFilter(kinds=("draft",)))
+    assert not library.store.records.select(RecordFilter(kinds=("draft",)))
     sensitive = draft(
         library, Draft("thread", "Salaries", "Who earns what", sensitivity="sensitive")
     )
@@ -497,7 +497,7 @@ def test_a_draft_of_the_person_needs_no_reminder(library: Library) -> None:
     record, _, _ = create_draft(library, Draft("thread", "Hello", "World"), actor=PERSON)
     assert not notifications(library, "person")
     approve(library, record.id, actor=PERSON)
-    assert not library.store.recorded.select(RecordFilter(kinds=("notification",)))
+    assert not library.store.records.select(RecordFilter(kinds=("notification",)))
 
 
 def test_drafts_are_listed_the_newest_first_and_page_by_page(library: Library) -> None:
@@ -526,7 +526,7 @@ def test_a_draft_for_something_sensitive_is_so_from_the_start_and_becomes_so_wit
     later = draft(library, Draft("thread", "Lena earns 90,000", "x", target="pay"))
     hide = lambda body: replace(body, sensitivity=SENSITIVE)  # noqa: E731
     revise(library, topic.id, hide, actor=PERSON, action="edit_subcortex")
-    found = library.store.recorded.one(later.id)
+    found = library.store.records.one(later.id)
     assert found is not None and found.body.sensitivity == SENSITIVE
 
 
@@ -543,7 +543,7 @@ def test_a_sensitive_comment_is_published_without_the_summary_that_all_would_see
         sensitivity=SENSITIVE,
     )
     done = approve(library, draft(library, private).id, actor=PERSON)
-    after = library.store.recorded.one(thread.id)
+    after = library.store.records.one(thread.id)
     assert (
         done.record.body.sensitivity == SENSITIVE
         and after is not None

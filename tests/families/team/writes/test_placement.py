@@ -40,7 +40,7 @@ def make(library: Library, body: object) -> Record:
 
 
 def way(library: Library, families: dict[str, object] | None = None, **told: str) -> Placement:
-    return route(library.store.recorded, families or {}, **told)
+    return route(library.store.records, families or {}, **told)
 
 
 # -- routes

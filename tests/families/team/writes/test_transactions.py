@@ -36,7 +36,7 @@ def test_what_cannot_be_indexed_yet_is_written_and_found_later(
     others.apply([], (), mine.watermark())  # it has the lock now
     monkeypatch.setattr(words_module, "LOCK_SECONDS", 0.0)
     kept = create(library, Observation("The second lamp"), actor=person(), key="once")
-    assert library.store.recorded.one(kept.id) == kept
+    assert library.store.records.one(kept.id) == kept
     assert create(library, Observation("The second lamp"), actor=person(), key="once") == kept
     assert "isn't found yet" in caplog.text
     others.close()
@@ -83,7 +83,7 @@ def test_of_many_who_approve_a_draft_at_once_one_publishes_it(library, settings,
         )
     published = [outcome for outcome in outcomes if outcome != "RECORD_CHANGED"]
     assert len(published) == 1 and outcomes.count("RECORD_CHANGED") == 15
-    comments = library.store.recorded.select(RecordFilter(kinds=("comment",)))
+    comments = library.store.records.select(RecordFilter(kinds=("comment",)))
     assert [comment.id for comment in comments] == published
     check_records(settings.home, settings)
 
@@ -99,7 +99,9 @@ def test_a_key_that_holds_a_secret_is_refused_and_a_number_in_hex_is_none():
 
 def test_what_is_written_after_the_clock_went_back_comes_after_what_was_there(library, monkeypatch):
     thread = create(
-        library, Thread("Which lamp?", "We decided on the blue lamp for the hall."), actor=person()
+        library,
+        Thread("Which lamp?", "We decided on the blue lamp for the replica."),
+        actor=person(),
     ).id
     create(library, Comment(thread, "Ok"), actor=person(), summary="The blue one.")
     past = time.time() - 3_600
@@ -109,11 +111,11 @@ def test_what_is_written_after_the_clock_went_back_comes_after_what_was_there(li
         create(library, Comment(thread, f"We decided on {name}."), actor=person())
         for name in ("red", "green")
     ]
-    comments = library.store.recorded.select(RecordFilter(kinds=("comment",)))
+    comments = library.store.records.select(RecordFilter(kinds=("comment",)))
     assert [comment.id for comment in comments[:2]] == [one.id for one in later[::-1]] and len(
         comments
     ) == 3
-    told = library.store.recorded.one(thread).body
+    told = library.store.records.one(thread).body
     assert told.summary.startswith("The blue one.\n\nSince then:\n") and told.summary.index(
         "red"
     ) < told.summary.index("green")

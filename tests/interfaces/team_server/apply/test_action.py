@@ -71,10 +71,10 @@ def code_of(accepted: Accepted) -> str:
 
 def refused(team: Team, home: Home, *changes, **more) -> str:
     """Why changes that somebody made up are refused; nothing of them is kept."""
-    before = team.ledger.recorded.last_change()
+    before = team.ledger.records.last_change()
     accepted = team.accept(home.principal, acting(*changes, **more))
     assert accepted.status == REFUSED, accepted.records
-    assert team.ledger.recorded.last_change() == before
+    assert team.ledger.records.last_change() == before
     return code_of(accepted)
 
 
@@ -146,7 +146,7 @@ def test_a_conflict_is_told_with_its_fields_and_both_values_and_keeps_nothing(te
     more = replace(
         action, changes=(told(new_id(Comment), Comment(thread, "c"), author="bob"), *action.changes)
     )
-    before = team.ledger.recorded.last_change()
+    before = team.ledger.records.last_change()
     accepted = team.accept(bob.principal, more)
     assert (
         accepted.status == REFUSED
@@ -155,7 +155,7 @@ def test_a_conflict_is_told_with_its_fields_and_both_values_and_keeps_nothing(te
     )
     [conflict] = accepted.error.context["conflicts"]
     assert conflict == {"id": task, "field": "notes", "theirs": "A" * 199 + "…", "yours": "B"}
-    assert team.ledger.recorded.last_change() == before
+    assert team.ledger.records.last_change() == before
     assert bob.library.store.outbox.waiting() == [entry]
 
 
@@ -388,7 +388,7 @@ def test_what_is_said_of_where_a_draft_was_meant_for_leads_it_nowhere(team, ada,
     body = Draft("comment", "c", "I agree", target=thread, target_kind="thread", reason="so")
     assert team.accept(bob.principal, acting(told(draft, body, author="bob"))).status == APPLIED
     ada.pull()
-    lookup = ada.library.store.recorded
+    lookup = ada.library.store.records
     kept = lookup.one(draft)
     assert thread in kept.body.reason and "names no thread" in drafts.next_step(lookup, kept)
 
@@ -748,7 +748,7 @@ def test_whoever_a_notification_is_for_is_done_with_it(team, ada, bob):
     zoe = team.home("zoe", 2)
     for home in (bob, zoe):
         home.pull()
-    [mine] = zoe.library.store.recorded.select(RecordFilter(kinds=("notification",)))
+    [mine] = zoe.library.store.records.select(RecordFilter(kinds=("notification",)))
     assert mine.body.recipient == "person" and mine.body.reason == "ada mentioned you in a thread"
     acknowledge(zoe.library, [mine.id], actor=person())
     assert [code_of(one) for one in zoe.flush()] == [APPLIED]

@@ -67,7 +67,7 @@ class Counts:
     characters: int
 
 
-class Lookup:
+class ContentQueries:
     """Read access to the indexed content of a store."""
 
     def __init__(self, connections: Connections, redactions: Redactions) -> None:

@@ -16,8 +16,7 @@ from dataclasses import dataclass, field
 from cortex.base.errors import Cancelled
 from cortex.base.text import role_of
 from cortex.base.types import Cut, ScannedFile, Skipped, Source
-from cortex.engine.store.connections import Connections
-from cortex.engine.store.content.queries import rows_below
+from cortex.engine.store.content.queries import ContentQueries, rows_below
 from cortex.engine.store.content.redactions import put_leaks
 from cortex.engine.store.sql import marks, parts
 
@@ -65,11 +64,8 @@ class ContentChange:
         return len(self.cuts) + len(self.links) + len(self.removed) + len(self.skips)
 
 
-class ContentStore:
-    """Write access to the indexed content, with the queries that writing needs."""
-
-    def __init__(self, connections: Connections) -> None:
-        self._connections = connections
+class ContentStore(ContentQueries):
+    """Indexed content of a store, to read and to write."""
 
     def source(self, kind: str, name: str, root: str) -> Source:
         """Source with this kind, name and root, created if it is new."""
@@ -117,7 +113,7 @@ class ContentStore:
             )
             return {path: (size, mtime_ns, reason) for path, size, mtime_ns, reason in rows}
 
-    def size(self, source: int) -> int:
+    def doc_count(self, source: int) -> int:
         """Number of docs of the source."""
         with self._connections.read() as connection:
             return connection.execute(

@@ -64,18 +64,18 @@ class Indexes:
         self,
         directory: Path | None,
         connections: Connections,
-        truth: ContentStore,
+        content: ContentStore,
         paid: EmbeddingCache,
         qdrant: Qdrant | None = None,
     ) -> None:
         self._directory = directory
         self._qdrant = qdrant
         self._connections = connections
-        self._truth = truth
+        self._content = content
         self._paid = paid
         # Indexes belong to exactly this database: the ids of another one, such as a deleted one,
         # stand for other rows.
-        identity = truth.get("identity")
+        identity = content.get("identity")
         self._prefix = f"words-{FORMAT}-{identity}-"
         self._vectors_directory = None if directory is None else directory / f"vectors-{identity}"
         self._lock = threading.RLock()
@@ -96,7 +96,7 @@ class Indexes:
         Raises: LimitError MEMORY_SHORT, StoreError STORE_UNWRITABLE.
         """
         with self._lock:
-            generation = self._truth.get("words")
+            generation = self._content.get("words")
             if not generation.startswith(self._prefix) or self._is_marked_damaged(generation):
                 return None
             try:
@@ -104,7 +104,7 @@ class Indexes:
                     self._open(generation)
                 # SQLite is ahead of the lexical index for a moment after every change; an index
                 # loaded then has to be reloaded.
-                elif self._mark != self._truth.seq():
+                elif self._mark != self._content.seq():
                     self._words.reload()
                     self._mark = self._words.watermark()
             except StoreError as error:
@@ -118,7 +118,7 @@ class Indexes:
     def damaged(self) -> bool:
         """True if the lexical index failed in any process and isn't rebuilt yet."""
         with self._lock:
-            return self._is_marked_damaged(self._truth.get("words"))
+            return self._is_marked_damaged(self._content.get("words"))
 
     def doubt(self, error: StoreError) -> None:
         """Stop using the index that raised this error.
@@ -130,7 +130,7 @@ class Indexes:
             self.sets.look_again()
             return
         with self._lock:
-            generation, index = self._truth.get("words"), error.context.get("index")
+            generation, index = self._content.get("words"), error.context.get("index")
             if index != generation and (index or self._directory is not None):
                 return
             if generation != self._damaged_generation:
@@ -170,7 +170,7 @@ class Indexes:
                 self._vector_indexes = VectorIndexes(
                     self._vectors_directory,
                     self._connections,
-                    self._truth,
+                    self._content,
                     self._paid,
                     self._qdrant,
                 )
@@ -189,7 +189,7 @@ class Indexes:
         Raises: LimitError EMBEDDINGS_LIMIT if the vectors would take more than `room` bytes; the
         lexical index is complete then, and existing vectors are kept.
         """
-        wanted = self._truth.seq()
+        wanted = self._content.seq()
         with self._writing:
             try:
                 self._replay(wanted)
@@ -206,11 +206,11 @@ class Indexes:
         words = self._ensure_words()
         mark = words.watermark()
         if mark < wanted:
-            seq = self._truth.seq()
+            seq = self._content.seq()
             gone = self._gone(mark)
             with closing(self._rows(mark)) as rows:
                 words.apply(rows, [doc for doc, _, _ in gone], seq)
-            self._truth.settle(seq, sum(last - first + 1 for _, first, last in gone))
+            self._content.settle(seq, sum(last - first + 1 for _, first, last in gone))
             with self._lock:
                 self._mark = seq
 
@@ -220,7 +220,7 @@ class Indexes:
         Permanently removed content is erased from the vector files too.
         """
         if (
-            self._truth.words_linger
+            self._content.words_linger
             and self._vectors_directory is not None
             and self._vectors_directory.exists()
         ):
@@ -235,7 +235,7 @@ class Indexes:
             return True
 
     def _has_many_dead_rows(self) -> bool:
-        dead = int(self._truth.get("dead", "0"))
+        dead = int(self._content.get("dead", "0"))
         with self._lock:
             words = self._words
         if words is None or dead < DEAD_ROWS:
@@ -264,7 +264,7 @@ class Indexes:
 
     def _find_lexical_damage(self) -> str:
         """Describe a checksum failure in the lexical index's files, "" if there is none."""
-        generation = self._truth.get("words")
+        generation = self._content.get("words")
         path = self._path_of(generation)
         if (
             path is not None
@@ -272,7 +272,7 @@ class Indexes:
             and not self._is_marked_damaged(generation)
         ):
             name = find_damage(path, again=True)
-            if name and generation == self._truth.get("words"):
+            if name and generation == self._content.get("words"):
                 message = f"{generation}/{name} is damaged"
                 self.doubt(StoreError(DAMAGED, message, context={"index": generation}))
         if self.words() is None and self.damaged:
@@ -284,7 +284,7 @@ class Indexes:
             words = self.words()
             if (
                 words is None
-                or words.watermark() != self._truth.seq()
+                or words.watermark() != self._content.seq()
                 or len(words) == self._count_rows()
             ):
                 return ""
@@ -301,7 +301,7 @@ class Indexes:
             return [wrong]
         try:
             words = self.words()
-            if words is None or words.watermark() != self._truth.seq():
+            if words is None or words.watermark() != self._content.seq():
                 return []
             with self._connections.read() as connection:
                 pairs = connection.execute(
@@ -331,7 +331,7 @@ class Indexes:
             path = self._path_of(name)
             try:
                 fresh = LexicalIndex(path, create=True)
-                seq = self._truth.seq()
+                seq = self._content.seq()
                 with closing(self._rows(NO_WATERMARK)) as rows:
                     fresh.apply(rows, (), seq)
             except BaseException as error:
@@ -362,7 +362,7 @@ class Indexes:
         try:
             self._words = LexicalIndex(self._path_of(generation))
         except StoreError:
-            newest = self._truth.get("words")
+            newest = self._content.get("words")
             if newest == generation:
                 raise
             generation, self._words = newest, LexicalIndex(self._path_of(newest))
@@ -371,7 +371,7 @@ class Indexes:
     def _ensure_words(self) -> LexicalIndex:
         """Current lexical index, or a fresh one if it is missing, damaged or ahead of SQLite."""
         words = self.words()
-        if words is not None and words.watermark() <= self._truth.seq():
+        if words is not None and words.watermark() <= self._content.seq():
             return words
         if words is None and self.damaged:
             # Built aside: searching an index that is still growing would miss rows.
@@ -388,7 +388,7 @@ class Indexes:
         with self._lock:
             old, self._words = self._words, fresh
             self._generation, self._mark = name, mark
-            self._truth.set({"words": name, "dead": "0"})
+            self._content.set({"words": name, "dead": "0"})
         if old is not None:
             _close(old)
         if self._directory is not None:
@@ -397,7 +397,7 @@ class Indexes:
                     remove_generation(other)
 
     def _next_name(self) -> str:
-        suffix = self._truth.get("words").rsplit("-", 1)[-1]
+        suffix = self._content.get("words").rsplit("-", 1)[-1]
         return f"{self._prefix}{int(suffix) + 1 if suffix.isdigit() else 1}"
 
     def _path_of(self, generation: str) -> Path | None:

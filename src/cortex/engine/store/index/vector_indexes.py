@@ -103,14 +103,14 @@ class VectorIndexes:
         self,
         directory: Path | None,
         connections: Connections,
-        truth: ContentStore,
+        content: ContentStore,
         paid: EmbeddingCache,
         qdrant: Qdrant | None = None,
     ) -> None:
         self._directory = directory
         self._qdrant = qdrant
         self._connections = connections
-        self._truth = truth
+        self._content = content
         self._paid = paid
         # Guards the open indexes; held briefly.
         self._lock = threading.RLock()
@@ -143,7 +143,7 @@ class VectorIndexes:
 
         A server that was unavailable may still hold vectors of permanently removed content.
         """
-        return int(self._truth.get("removed", "0")) if self._qdrant else 0
+        return int(self._content.get("removed", "0")) if self._qdrant else 0
 
     def of(self, stamp: Stamp) -> VectorIndex:
         """Vector index of the embedder with this stamp, in its current state."""
@@ -156,7 +156,7 @@ class VectorIndexes:
 
     def _open_index(self, stamp: Stamp) -> VectorIndex:
         if self._qdrant is not None:
-            return QdrantVectors(self._qdrant, self._truth.get("identity"), stamp)
+            return QdrantVectors(self._qdrant, self._content.get("identity"), stamp)
         return Vectors.open(self._path_of(stamp), stamp)
 
     def catch_up(self, job: EmbeddingJob, room: int) -> None:
@@ -168,7 +168,7 @@ class VectorIndexes:
         Raises: LimitError EMBEDDINGS_LIMIT if vectors computed here would take more than `room`
         bytes; existing ones are kept.
         """
-        wanted = self._truth.seq()
+        wanted = self._content.seq()
         with self._writing:
             try:
                 self._update(job, room, wanted)
@@ -261,7 +261,7 @@ class VectorIndexes:
 
         Counted once per `seq`, since every search asks during embedding.
         """
-        seq, counted = self._truth.seq(), self._chunk_count
+        seq, counted = self._content.seq(), self._chunk_count
         if counted[0] != seq:
             with self._connections.read() as connection:
                 row = connection.execute(
@@ -282,7 +282,7 @@ class VectorIndexes:
     def embedded(self, stamp: Stamp) -> int:
         """Number of chunks in use that have a vector, 0 if the server is unavailable."""
         vectors = self.of(stamp)
-        if vectors.watermark == self._truth.seq():
+        if vectors.watermark == self._content.seq():
             return self.size(stamp)
         if not self.away:
             with self._skip_if_unavailable():
@@ -291,7 +291,7 @@ class VectorIndexes:
 
     def chunks_within(self, narrow: SearchFilter) -> Ids:
         """Ids of the chunks that match a filter; cached, since filters are used repeatedly."""
-        seq, cache = self._truth.seq(), self._filtered_chunks
+        seq, cache = self._content.seq(), self._filtered_chunks
         known = cache.get(narrow)
         if known is not None and known[0] == seq:
             return known[1]
@@ -347,7 +347,7 @@ class VectorIndexes:
             self._remove_leftovers()
             if self._qdrant is not None:
                 with self._skip_if_unavailable():
-                    store = self._truth.get("identity")
+                    store = self._content.get("identity")
                     names = {self._qdrant.name_of(store, stamp) for stamp in stamps}
                     self._qdrant.drop(
                         collection.name
@@ -400,14 +400,14 @@ class VectorIndexes:
             manifest = read_manifest(path)
             if manifest is None:
                 problems.append("vectors: nothing says how much of them is complete")
-            elif manifest.watermark == self._truth.seq():
+            elif manifest.watermark == self._content.seq():
                 problems += self._difference(manifest.stamp, partial(_ids_in, path))
         if self._qdrant is not None:
             with self._skip_if_unavailable():
-                for collection in self._qdrant.collections(self._truth.get("identity")):
+                for collection in self._qdrant.collections(self._content.get("identity")):
                     if (
                         collection.mark is not None
-                        and collection.mark.watermark == self._truth.seq()
+                        and collection.mark.watermark == self._content.seq()
                     ):
                         problems += self._difference(
                             collection.mark.stamp, lambda stamp: self.of(stamp).ids()
@@ -428,7 +428,7 @@ class VectorIndexes:
                     self._copied_seq.pop(vectors.stamp, None)
                 continue
             complete = (
-                vectors.watermark == self._truth.seq() and self._paid.find(vectors.stamp) is None
+                vectors.watermark == self._content.seq() and self._paid.find(vectors.stamp) is None
             )
             with self._skip_if_unavailable():
                 if complete and len(vectors) != self.count():
@@ -437,7 +437,7 @@ class VectorIndexes:
                         len(vectors),
                         self.count(),
                     )
-                    self._truth.doubt()
+                    self._content.doubt()
 
     def close(self) -> None:
         """Close all files, after waiting for a writer."""
@@ -507,7 +507,7 @@ class VectorIndexes:
 
     def _embed_missing(self, vectors: VectorIndex, embed: Embed, room: int, wanted: int) -> None:
         # Another thread has done it together with its own changes.
-        if wanted <= vectors.watermark <= self._truth.seq():
+        if wanted <= vectors.watermark <= self._content.seq():
             return
         due = self._due(vectors.watermark)
         if due.seq == vectors.watermark:
@@ -576,8 +576,8 @@ class VectorIndexes:
     def _due(self, after: int) -> _Due:
         """Changes since that `seq`; everything in use, if they are no longer known."""
         with self._connections.read() as connection:
-            seq = self._truth.seq()
-            known = self._truth.remembers(after) and after <= seq
+            seq = self._content.seq()
+            known = self._content.remembers(after) and after <= seq
             rows = connection.execute(
                 _CHANGED if known else _USED, (after,) if known else ()
             ).fetchall()

@@ -158,7 +158,7 @@ class Decision:
     undone: bool
 
 
-class MemoryLookup:
+class MemoryQueries:
     """Read access to the memories of a store."""
 
     def __init__(self, connections: Connections) -> None:

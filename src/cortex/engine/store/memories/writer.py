@@ -15,11 +15,11 @@ from dataclasses import asdict, astuple, dataclass, replace
 from typing import Any
 
 from cortex.base.types import Citation, Memory, MemoryState
-from cortex.engine.store.connections import Connections
 from cortex.engine.store.content.writer import forget_rest, next_seq
 from cortex.engine.store.memories.queries import (
     COLUMNS,
     Judgement,
+    MemoryQueries,
     Mirror,
     Ref,
     Remembered,
@@ -64,11 +64,8 @@ class MemoryVerdict:
     scope: str | None = None
 
 
-class Memories:
-    """Write access to the memories of a store."""
-
-    def __init__(self, connections: Connections) -> None:
-        self._connections = connections
+class Memories(MemoryQueries):
+    """Memories of a store, to read and to write."""
 
     # Our own memories.
 

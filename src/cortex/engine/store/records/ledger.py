@@ -16,7 +16,6 @@ from cortex.base.errors import InputError
 from cortex.base.text import hash_bytes
 from cortex.engine.store.connections import Connected
 from cortex.engine.store.records.principals import Principals
-from cortex.engine.store.records.queries import RecordLookup
 from cortex.engine.store.records.writer import Records
 
 MISSING = "records in PostgreSQL need two more packages"
@@ -29,7 +28,6 @@ class Ledger:
     """Open records and the principals that may use them."""
 
     records: Records
-    recorded: RecordLookup
     principals: Principals
     close: Callable[[], None]
     url: str = field(repr=False)  # may contain a password
@@ -110,7 +108,7 @@ def open_ledger(url: str, *, new: bool = True) -> Ledger:
     if not new and not (folder / STORE_NAME).is_file():
         raise FileNotFoundError(f"there is no {folder / STORE_NAME}")
     store = Store(folder, shelved=True)
-    return _ledger(store.connections, store.records, store.recorded, store.close, url, SQLITE)
+    return _ledger(store.connections, store.records, store.close, url, SQLITE)
 
 
 def folder_of(url: str) -> Path | None:
@@ -128,20 +126,13 @@ def _open_postgres(url: str, new: bool) -> Ledger:
         ) from None
     connections = PostgresConnections(url, new=new)
     records = Records(connections, indexed=False)
-    return _ledger(
-        connections, records, RecordLookup(connections), connections.close, url, POSTGRESQL
-    )
+    return _ledger(connections, records, connections.close, url, POSTGRESQL)
 
 
 def _ledger(
-    connections: Connected,
-    records: Records,
-    recorded: RecordLookup,
-    close: Callable[[], None],
-    url: str,
-    kind: str,
+    connections: Connected, records: Records, close: Callable[[], None], url: str, kind: str
 ) -> Ledger:
-    return Ledger(records, recorded, Principals(connections), close, url, kind, connections)
+    return Ledger(records, Principals(connections), close, url, kind, connections)
 
 
 # The last entry of the audit log stands for all before it: after a restore it is missing or

@@ -71,7 +71,7 @@ class RecordHeader(NamedTuple):
     thread: str
 
 
-class RecordLookup:
+class RecordQueries:
     """Read access to the records of a store."""
 
     def __init__(

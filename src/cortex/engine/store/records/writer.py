@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from cortex.base.errors import InputError
 from cortex.base.record_model import Actor, Record
 from cortex.base.text import hash_bytes
+from cortex.base.visibility import Viewer
 from cortex.engine.store.connections import Connected, WriteConflict
 from cortex.engine.store.records.outbox_rows import (
     NEVER_HERE,
@@ -30,7 +31,7 @@ from cortex.engine.store.records.outbox_rows import (
     settle_entry,
     waiting_for,
 )
-from cortex.engine.store.records.queries import VersionedRecord
+from cortex.engine.store.records.queries import RecordQueries, VersionedRecord
 from cortex.engine.store.records.row_reader import BATCH, get_records
 from cortex.engine.store.records.rows import RecordRows, RecordTextExtractor
 from cortex.engine.store.records.transaction import Guard, RecordTransaction, Screened, Sees
@@ -56,18 +57,23 @@ class TransactionResult:
     replayed: bool
 
 
-class Records:
-    """Write access to the records of a store."""
+class Records(RecordQueries):
+    """Records of a store, to read and to write."""
 
     def __init__(
-        self, connections: Connected, *, indexed: bool = True, shelved: bool = False
+        self,
+        connections: Connected,
+        viewer: Callable[[], Viewer | None] = lambda: None,
+        *,
+        indexed: bool = True,
+        shelved: bool = False,
     ) -> None:
-        """Prepare writing to these connections.
+        """Prepare access through these connections; `viewer` returns the current viewer, if any.
 
         Without `indexed`, records have no store beside them: they are indexed elsewhere and not
         sent to a Core. With `shelved`, each scope has sources of its own.
         """
-        self._connections = connections
+        super().__init__(connections, viewer)
         self._indexed = indexed
         self._shelved = shelved
 

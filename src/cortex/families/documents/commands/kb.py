@@ -328,8 +328,8 @@ def _await_indexes(library: Library) -> bool:
 
     Another process may hold the lease and do that.
     """
-    deadline, truth = time.monotonic() + FOLLOW_SECONDS, library.store.truth
-    while library.store.indexes.state()[1] < truth.seq() or truth.words_linger:
+    deadline, content = time.monotonic() + FOLLOW_SECONDS, library.store.content
+    while library.store.indexes.state()[1] < content.seq() or content.words_linger:
         if time.monotonic() > deadline or not library.store.lease.holder():
             return False
         time.sleep(POLL_SECONDS)

@@ -144,7 +144,7 @@ def _library(settings: Settings) -> _Library:
     if not (settings.home / STORE_NAME).is_file():
         return _Library("", 0)
     with closing(Store(settings.home, read_only=True)) as store:
-        return _Library(store.truth.get("identity"), store.truth.seq())
+        return _Library(store.content.get("identity"), store.content.seq())
 
 
 def _row(collection: QdrantCollection, library: _Library, qdrant: Qdrant) -> dict[str, object]:

@@ -100,7 +100,7 @@ def kb_search_with_context(
     query = query_of(settings, arguments.query, arguments.mode, hits)
     with context.open() as library:
         results = find(library, replace(query, snippets=(0,)), arguments.source_id, call.cancel)
-        excerpts = excerpts_of(library.store.lookup, results.results, arguments.limit)
+        excerpts = excerpts_of(library.store.content, results.results, arguments.limit)
     redacted = [
         (excerpt.result.path, redaction)
         for excerpt in excerpts
@@ -133,7 +133,7 @@ def kb_get_document(context: LibrarySession, arguments: GetDocument, call: Call)
     budget = check_budget(arguments.budget, max(DOCUMENT_BUDGET, context.settings.search.budget))
     with context.open() as library:
         folder, doc = library.document(arguments.document_id)
-        lookup = library.store.lookup
+        lookup = library.store.content
         text, title = lookup.text(doc.blob), title_of(lookup, doc)
         notes = note_of((doc.path, redaction) for redaction in lookup.redacted(doc.blob))
     # A cursor is only valid for the same version of the document.

@@ -38,7 +38,7 @@ def place_of(library: Library) -> SearchTarget:
     known = {folder.source.id: folder for folder in folders}
 
     def cite(hit: Hit) -> dict[str, object]:
-        lookup = library.store.lookup
+        lookup = library.store.content
         place = lookup.places([(hit.doc, hit.chunk)]).get((hit.doc, hit.chunk))
         page = page_of(lookup.text(place.doc.blob), place.chunk) if place else 0
         return {
@@ -49,7 +49,7 @@ def place_of(library: Library) -> SearchTarget:
 
     def read(document_id: str) -> tuple[str, str]:
         _, doc = library.document(document_id)
-        return doc.path, library.store.lookup.text(doc.blob)
+        return doc.path, library.store.content.text(doc.blob)
 
     def written(document_id: str) -> float:
         return library.document(document_id)[1].mtime_ns / 1e9

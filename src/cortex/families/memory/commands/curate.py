@@ -268,7 +268,7 @@ def undo_last(as_json: JsonFlag = False) -> int:
         steps = (
             [
                 decision
-                for decision in library.store.remembered.decisions(count)
+                for decision in library.store.memories.decisions(count)
                 if decision.action == "undo"
             ]
             if count
@@ -309,7 +309,7 @@ def show_log(
     """Show what was decided about memories, newest first."""
     with memories() as library:
         ref = find_by_id_or_prefix(library, memory_id).ref if memory_id is not None else None
-        decisions = library.store.remembered.decisions(limit, ref)
+        decisions = library.store.memories.decisions(limit, ref)
         rows = [_decision_row(library, decision) for decision in decisions]
     if as_json:
         print_json({"decisions": rows})
@@ -327,7 +327,7 @@ def show_log(
 
 def _decision_row(library: Library, decision: Decision) -> dict[str, object]:
     """Row of a decision with its memory; of a deleted memory only the key is known."""
-    matches = library.store.remembered.by_key(decision.key, (decision.origin,))
+    matches = library.store.memories.by_key(decision.key, (decision.origin,))
     memory_id = display_id(matches[0], databases(library.settings)) if matches else decision.key
     title = matches[0].memory.title if matches else ""
     return {

@@ -219,7 +219,7 @@ def _exported(library: Library, record: Remembered) -> ExportedMemory:
         record.memory,
         record.state,
         record.scope,
-        library.store.remembered.citations(record.id),
+        library.store.memories.citations(record.id),
         judgement.actor if judgement else "",
         rfc3339(judgement.at) if judgement else "",
         judgement.successor if judgement else "",

@@ -305,9 +305,9 @@ def show(memory_id: IdArgument, as_json: JsonFlag = False) -> int:
             session_of(present, record.memory.session),
             tuple(
                 (cited, _changed(library, cited))
-                for cited in library.store.remembered.citations(record.id)
+                for cited in library.store.memories.citations(record.id)
             ),
-            tuple(library.store.remembered.decisions(HISTORY, record.ref)),
+            tuple(library.store.memories.decisions(HISTORY, record.ref)),
         )
     if as_json:
         print_json(whole_json(whole))
@@ -383,7 +383,7 @@ def scopes(as_json: JsonFlag = False) -> int:
         settings = library.settings
         present = databases(settings)
         sources = tuple(source.id for source in sources_of(library, present, "all"))
-        counts = library.store.remembered.scopes(sources)
+        counts = library.store.memories.scopes(sources)
     rows = scope_rows(counts, (*present, *scope_folders(settings)), Paths(settings.home))
     current = current_scope(settings.memory.scope, project, [count.scope for count in counts])
     if as_json:

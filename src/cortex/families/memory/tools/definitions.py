@@ -95,7 +95,7 @@ def list_scopes(context: Recall, arguments: ListScopes, call: Call) -> Answer:
         await_fresh(library, COUNT_SECONDS)
         present = databases(library.settings)
         sources = sources_of(library, present, "all")
-        counts = library.store.remembered.scopes([source.id for source in sources])
+        counts = library.store.memories.scopes([source.id for source in sources])
         state = copied(library)
     current = current_scope(context.scope, context.project, [count.scope for count in counts])
     notes = [
@@ -141,7 +141,7 @@ def _folder(here: Path, path: str) -> Path:
 
 
 def _has_none(library: Library) -> bool:
-    return not databases(library.settings) and not library.store.remembered.has(OWN)
+    return not databases(library.settings) and not library.store.memories.has(OWN)
 
 
 def _missing(library: Library) -> Answer:

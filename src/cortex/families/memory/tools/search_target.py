@@ -41,7 +41,7 @@ def place_of(library: Library) -> SearchTarget:
             )
         states = states_of(library, "approved")
         filters = MemoryFilter(sources=tuple(source.id for source in sources), states=states)
-        docs = library.store.remembered.docs(filters) if states else None
+        docs = library.store.memories.docs(filters) if states else None
         page = library.search(query, cancel=cancel, sources=sources, docs=docs)
         return Page(
             page.hits,
@@ -54,7 +54,7 @@ def place_of(library: Library) -> SearchTarget:
         )
 
     def cite(hit: Hit) -> dict[str, object]:
-        record = library.store.remembered.by_docs([hit.doc]).get(hit.doc)
+        record = library.store.memories.by_docs([hit.doc]).get(hit.doc)
         return (
             {}
             if record is None

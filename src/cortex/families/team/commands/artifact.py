@@ -167,7 +167,7 @@ def show(
     was.
     """
     with team() as library:
-        lookup = library.store.recorded
+        lookup = library.store.records
         record = resolve_ref(lookup, ref, KIND)
         entries = lookup.deeds(record.id, HISTORY)
         if version is not None:
@@ -195,7 +195,7 @@ def show(
 
 
 def _version(library: Library, record: Record[Any], version: int) -> Record[Any]:
-    known = library.store.recorded.versions(record.id)
+    known = library.store.records.versions(record.id)
     if version not in known:
         raise InputError(
             "ARGUMENT_INVALID",
@@ -360,7 +360,7 @@ def edit_one(
     )
     lists = (evidence, remove_evidence, tag, untag, code)
     with team() as library:
-        before = resolve_ref(library.store.recorded, ref, KIND)
+        before = resolve_ref(library.store.records, ref, KIND)
         if not (
             plain or owner is not None or reviewed or any(option is not None for option in lists)
         ):
@@ -454,7 +454,7 @@ def accept(
     with team() as library:
         artifact_id = resolve_id(library, ref, KIND)
         more = evidence_told(library, evidence)
-        current: Artifact = resolve_ref(library.store.recorded, artifact_id, KIND).body
+        current: Artifact = resolve_ref(library.store.records, artifact_id, KIND).body
         shown = replace(current, evidence=(*current.evidence, *more))
         actor = _ask(library, "accept_artifact", shown, f"Accept {artifact_id}?")
         try:
@@ -484,7 +484,7 @@ def supersede(
     """Have one artifact take the place of another; both say so."""
     with team() as library:
         ends = [resolve_id(library, ref, KIND) for ref in (old, new)]
-        titles = library.store.recorded.get(ends)
+        titles = library.store.records.get(ends)
         older, newer = (title_with_id(end, titles) for end in ends)
         question = f"Have {newer} take the place of {older}?"
         actor = decide(library, "supersede_artifact", question)
@@ -506,7 +506,7 @@ def deprecate(
     """Say that an artifact doesn't hold any more, where nothing takes its place."""
     with team() as library:
         artifact_id = resolve_id(library, ref, KIND)
-        current: Artifact = resolve_ref(library.store.recorded, artifact_id, KIND).body
+        current: Artifact = resolve_ref(library.store.records, artifact_id, KIND).body
         actor = _ask(library, "deprecate_artifact", current, f"Deprecate {artifact_id}?")
         record = actions.deprecate_artifact(library, artifact_id, actor=actor, key=key, note=note)
     return tell_record(record, f"✓ Deprecated {record.id}: {record.body.title}", as_json=as_json)

@@ -29,7 +29,7 @@ def audit(
     key, the newest first.
     """
     with team() as library:
-        entries = library.store.recorded.deeds(resolve_id(library, about, ""), limit + 1)
+        entries = library.store.records.deeds(resolve_id(library, about, ""), limit + 1)
     more, entries = len(entries) > limit, entries[:limit]
     if as_json:
         print_json({"audit": [_json(entry) for entry in entries], "more": more})

@@ -95,12 +95,12 @@ def connect(
     """
     choice = None if upload is None else one_of(upload, CHOICES, "--upload")
     with open_library(profile) as library:
-        address = url or library.settings.team.server or library.store.truth.get(state.URL)
+        address = url or library.settings.team.server or library.store.content.get(state.URL)
         if not address:
             raise InputError(
                 "ARGUMENT_INVALID", "which Core? Name its address, such as https://core.example.org"
             )
-        before = library.store.truth.get(state.URL)
+        before = library.store.content.get(state.URL)
         is_joined = bool(before) and address.rstrip("/") == before and not token_file
         token = connection.token_of(library.settings.home) if is_joined else _read_token(token_file)
         preview = None

@@ -117,7 +117,7 @@ def _resolve_open(library: Library, ref: str, kind: str) -> Record[Any]:
 
     Raises: InputError RECORD_UNKNOWN, TARGET_NOT_FOUND.
     """
-    lookup = library.store.recorded
+    lookup = library.store.records
     record = resolve_ref(lookup, ref, kind)
     placement = route(lookup, {NAMES[kind]: record.id})
     if getattr(placement, kind) != record.id:
@@ -128,7 +128,7 @@ def _resolve_open(library: Library, ref: str, kind: str) -> Record[Any]:
 
 def _print_context(library: Library, root: Path, *, as_json: bool) -> int:
     """Print the project's context and the placement that follows from it."""
-    lookup = library.store.recorded
+    lookup = library.store.records
     context = read_context(root)
     here, warnings = _find_workspace(root)
     for warning in warnings:

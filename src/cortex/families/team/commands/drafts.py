@@ -109,7 +109,7 @@ def _row(draft: Record[Draft], now: int) -> tuple[str, ...]:
 def show(ref: IdArgument, as_json: JsonFlag = False) -> int:
     """Show a draft, where it would be posted, and what to look at twice."""
     with team() as library:
-        lookup = library.store.recorded
+        lookup = library.store.records
         record = resolve_ref(lookup, ref, KIND)
         now = _now()
         after = drafts.next_step(lookup, record, now)
@@ -217,7 +217,7 @@ def _decide(
 def _question(library: Library, action: str, draft_ids: Sequence[str], target: str) -> str:
     """Build the question: each draft with its target, risk flags and first lines."""
     lines = []
-    for record in library.store.recorded.get(draft_ids).values():
+    for record in library.store.records.get(draft_ids).values():
         body = record.body
         destination = target or body.target or "nowhere yet"
         lines.append(f"{record.id}: {body.title}")

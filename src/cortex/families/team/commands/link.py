@@ -63,7 +63,7 @@ def add(
     with team() as library:
         ends = [resolve_id(library, ref, "") for ref in (source, target)]
         link = Link(ends[0], word, ends[1], note)
-        known = library.store.recorded.get(ends)
+        known = library.store.records.get(ends)
         replaces = word == "supersedes" and all(
             record.kind == "artifact" for record in known.values()
         )
@@ -144,7 +144,7 @@ def _judge(ids: Sequence[str], key: str, *, confirmed: bool, as_json: bool) -> i
         raise InputError("ARGUMENT_INVALID", "a key is for one write: name one link with --key")
     with team() as library:
         link_ids = [resolve_id(library, ref, KIND) for ref in ids]
-        links = library.store.recorded.get(link_ids).values()
+        links = library.store.records.get(link_ids).values()
         shown = [f"{link.id}: {_render_link(link, _ends(library, [link]))}" for link in links]
         question = "Is that so?" if confirmed else "Dismiss that?"
         actor = decide(library, "judge_link", "\n".join([*shown, question]))
@@ -162,7 +162,7 @@ def _judge(ids: Sequence[str], key: str, *, confirmed: bool, as_json: bool) -> i
 
 
 def _ends(library: Library, links: Sequence[Record[Any]]) -> Titles:
-    return library.store.recorded.get(
+    return library.store.records.get(
         [end for link in links for end in (link.body.source, link.body.target)]
     )
 

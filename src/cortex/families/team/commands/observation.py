@@ -84,7 +84,7 @@ def list_observations(
 def show(ref: IdArgument, as_json: JsonFlag = False) -> int:
     """Show an observation: what was seen, where it belongs, and what contradicts it."""
     with team() as library:
-        record = resolve_ref(library.store.recorded, ref, KIND)
+        record = resolve_ref(library.store.records, ref, KIND)
         around = look_around(library, record)
     if as_json:
         print_json(whole_json(record, around))

@@ -197,7 +197,7 @@ def suggested(error: InputError) -> tuple[str, ...]:
 
 def resolve_id(library: Library, ref: str, kind: str) -> str:
     """Resolve a reference to a record id, "" for none. Raises: InputError RECORD_UNKNOWN."""
-    return resolve_ref(library.store.recorded, ref, kind).id if ref else ""
+    return resolve_ref(library.store.records, ref, kind).id if ref else ""
 
 
 def code_told(targets: Sequence[str] | None) -> tuple[CodeLink, ...]:

@@ -224,7 +224,7 @@ def _collect(library: Library, scope: str, *, sensitive: bool) -> Bootstrap:
     placement = Placement()
     if scope in ("", WORKSPACE):
         try:
-            placement = route(library.store.recorded, workspace.find([])[0].settings.families)
+            placement = route(library.store.records, workspace.find([])[0].settings.families)
             scope = WORKSPACE
         except ConfigError as error:
             if scope or error.code != "WORKSPACE_MISSING":

@@ -31,7 +31,7 @@ def show(
 ) -> int:
     """Show the record that a link or an id names, of whichever kind."""
     with team() as library:
-        record = resolve_ref(library.store.recorded, ref)
+        record = resolve_ref(library.store.records, ref)
     if record.kind in MODULES:
         module = import_module(f"cortex.families.team.commands.{MODULES[record.kind]}")
         shows: Callable[..., int] = module.show

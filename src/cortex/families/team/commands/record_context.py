@@ -52,7 +52,7 @@ class Around:
 
 def look_around(library: Library, record: Record[Any], more: Sequence[str] = ()) -> Around:
     """Collect the context of a record; `more` are further ids that will be shown."""
-    lookup = library.store.recorded
+    lookup = library.store.records
     links = tuple(link for link in lookup.links([record.id]) if link.body.state != "dismissed")[
         :MAX_LINKS
     ]
@@ -79,7 +79,7 @@ def say_strangers(library: Library, record: Record[Any]) -> None:
 
 def say_same_title(library: Library, record: Record[Any]) -> None:
     """Print the first record with the same title and subcortex as a new one to stderr."""
-    lookup = library.store.recorded
+    lookup = library.store.records
     query = Query(record.body.title, mode=Mode.WORDS, limit=SAME, snippets=(0,))
     hits = library.search(query, sources=lookup.sources((record.kind,))).hits
     same = [
@@ -191,7 +191,7 @@ def list_records(
         kinds=(kind,), states=chosen, refs=tuple(conditions), due=due, by_change=True
     )
     rows = _select(library, wanted, limit + 1, keep)
-    nothing_yet = not rows and not library.store.recorded.select(RecordFilter(kinds=(kind,)), 1)
+    nothing_yet = not rows and not library.store.records.select(RecordFilter(kinds=(kind,)), 1)
     return Listed(
         tuple(rows[:limit]), len(rows) > limit, nothing_yet, library.store.outbox.absent()
     )
@@ -240,10 +240,10 @@ def _select(
     library: Library, wanted: RecordFilter, limit: int, keep: Callable[[Any], bool] | None
 ) -> list[Record[Any]]:
     if keep is None:
-        return library.store.recorded.select(wanted, limit)
+        return library.store.records.select(wanted, limit)
     records: list[Record[Any]] = []
     for offset in count(0, PAGE):
-        page = library.store.recorded.select(wanted, PAGE, offset)
+        page = library.store.records.select(wanted, PAGE, offset)
         records += [record for record in page if keep(record.body)]
         if len(page) < PAGE or len(records) >= limit:
             break

@@ -122,7 +122,7 @@ def show(ref: SlugArgument, as_json: JsonFlag = False) -> int:
     on.
     """
     with team() as library:
-        lookup = library.store.recorded
+        lookup = library.store.records
         record = resolve_ref(lookup, ref, KIND)
         body = record.body
         pins = lookup.get((*body.pinned_artifacts, *body.pinned_threads, *body.pinned_tasks))
@@ -264,7 +264,7 @@ def edit_one(
     )
     lists = (term, remove_term, naming, remove_naming, steward, remove_steward)
     with team() as library:
-        before = resolve_ref(library.store.recorded, ref, KIND)
+        before = resolve_ref(library.store.records, ref, KIND)
 
         def change(body: Subcortex) -> Subcortex:
             return replace(
@@ -334,7 +334,7 @@ def _act_on_each(
         raise InputError("ARGUMENT_INVALID", "a key is for one write: name one record with --key")
     with team() as library:
         subcortex = resolve_id(library, slug, KIND)
-        targets = [resolve_ref(library.store.recorded, ref, "") for ref in ids]
+        targets = [resolve_ref(library.store.records, ref, "") for ref in ids]
         record = None
         for target in targets:
             record = act(library, subcortex, target.id, actor=writer(), key=key)

@@ -196,12 +196,12 @@ def join_configured(library: Library) -> None:
     url, settings = library.settings.team.server, library.settings
     if (
         url
-        and not library.store.truth.get(state.URL)
+        and not library.store.content.get(state.URL)
         and (token := connection.token_of(settings.home))
     ):
         joined = connection.connect(library, url, token, choice=NONE)
         say(f"connected to {joined.url} as {joined.name}", error=True)
-        if library.store.outbox.candidates(library.store.truth.get(state.EPOCH)):
+        if library.store.outbox.candidates(library.store.content.get(state.EPOCH)):
             advice = (
                 "`cortex connect --dry-run` shows what it has, "
                 "`cortex connect --upload mine` sends it"

@@ -43,7 +43,7 @@ def described(profile: str | None = None) -> dict[str, object]:
     try:
         with Library(settings, read_only=True) as library:
             # Also for a store of an older version, which has no outbox.
-            if not library.store.truth.get(state.URL):
+            if not library.store.content.get(state.URL):
                 return body
             status = state.of(library)
     except CortexError as error:
@@ -69,7 +69,7 @@ def server_of(home: Path) -> str | None:
         return None
     try:
         with closing(Store(home, read_only=True)) as store:
-            return store.truth.get(URL) or None
+            return store.content.get(URL) or None
     # The error is reported by the commands that use the store.
     except CortexError:
         return None
@@ -108,7 +108,7 @@ def waits_for(library: Library) -> str:
     from cortex.base.runtime.rendezvous import meet_at
     from cortex.families.team.sync import state
 
-    fact = library.store.truth.get
+    fact = library.store.content.get
     body = {
         "server": fact(state.URL),
         "syncErrorCode": fact(state.CODE),

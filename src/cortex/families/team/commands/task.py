@@ -126,7 +126,7 @@ def _row(task: Record[Task]) -> tuple[str, ...]:
 def show(ref: IdArgument, as_json: JsonFlag = False) -> int:
     """Show a task: what is to be done, by whom, and what stands in the way."""
     with team() as library:
-        record = resolve_ref(library.store.recorded, ref, KIND)
+        record = resolve_ref(library.store.records, ref, KIND)
         around = look_around(library, record)
     if as_json:
         print_json(whole_json(record, around))
@@ -224,7 +224,7 @@ def update(
 ) -> int:
     """Move a task on; who follows it hears of it."""
     with team() as library:
-        before = resolve_ref(library.store.recorded, ref, KIND)
+        before = resolve_ref(library.store.records, ref, KIND)
         more, fewer = people_told(library, assign), people_told(library, unassign)
         options = (state, priority, assign, unassign, blocked, note)
         if all(option is None for option in options):

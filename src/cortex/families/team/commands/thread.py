@@ -132,10 +132,10 @@ def show(
 ) -> int:
     """Show a thread: what it is about, its summary, its comments, and what contradicts it."""
     with team() as library:
-        record = resolve_ref(library.store.recorded, ref, KIND)
+        record = resolve_ref(library.store.records, ref, KIND)
         wanted = RecordFilter(kinds=("comment",), refs=((KIND, record.id),))
-        shown_comments = library.store.recorded.select(wanted, comments)[::-1] if comments else []
-        total = library.store.recorded.count(wanted)
+        shown_comments = library.store.records.select(wanted, comments)[::-1] if comments else []
+        total = library.store.records.count(wanted)
         around = look_around(library, record)
         absent = library.store.outbox.absent()
     if as_json:
@@ -263,7 +263,7 @@ def comment(
 ) -> int:
     """Say something in a thread: who takes part hears of it, and its summary follows."""
     with team() as library:
-        about = resolve_ref(library.store.recorded, ref, KIND)
+        about = resolve_ref(library.store.records, ref, KIND)
         thread = about.id
         answered = resolve_id(library, parent, "comment")
         cited = tuple(resolve_id(library, citation, "") for citation in cite or ())
@@ -306,7 +306,7 @@ def resolve(
     """Resolve a thread: nothing is open there any more."""
     with team() as library:
         thread_id = resolve_id(library, ref, KIND)
-        title = resolve_ref(library.store.recorded, thread_id, KIND).body.title
+        title = resolve_ref(library.store.records, thread_id, KIND).body.title
         outcome = [f"  | {resolution}"] if resolution else []
         question = "\n".join([f"{thread_id}: {title}", *outcome, "Resolve it?"])
         actor = decide(library, "resolve_thread", question)
@@ -362,7 +362,7 @@ def edit_one(
     plain = dict(given(title=title, body=text, type=word, subcortex=subcortex, sensitivity=private))
     lists = (tag, untag, code)
     with team() as library:
-        before = resolve_ref(library.store.recorded, ref, KIND)
+        before = resolve_ref(library.store.records, ref, KIND)
         if not plain and all(option is None for option in lists):
             again = f"cortex thread edit {before.id} --body-file"
             after = edited(

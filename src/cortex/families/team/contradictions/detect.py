@@ -142,7 +142,7 @@ def _is_assertion(body: Body) -> bool:
 
 def _find_candidates(library: Library, body: Any) -> list[tuple[Record[Any], bool]]:
     """Find records with similar words or the same code, each once; True means by code."""
-    lookup = library.store.recorded
+    lookup = library.store.records
     candidates: dict[str, tuple[Record[Any], bool]] = {}
     for path in list(dict.fromkeys(link.path for link in body.code_links))[:MOST_PATHS]:
         # Path by path: the store has the records of one path in order, but would have to sort those

@@ -78,7 +78,7 @@ def take_back(library: Library, entry: OutboxEntry) -> None:
     wrote = _quote(main)
     if any(
         notification.body.type == ALERT
-        for notification in library.store.recorded.select(_open_about(main.id), 100)
+        for notification in library.store.records.select(_open_about(main.id), 100)
     ):
         _run_local(library, lambda step: _close_alerts(step, main.id, wrote), fresh_key())
 
@@ -124,7 +124,7 @@ def tell_replaced(library: Library, record: Record[Any], count: int, file: Path)
 def tell_unsent(library: Library) -> None:
     """Alert once to all rejected uploads and resent writes; close the alert if none is left."""
     entries = [entry for entry in library.store.outbox.refused() if rejections.shares_alert(entry)]
-    open_alerts = library.store.recorded.select(
+    open_alerts = library.store.records.select(
         RecordFilter(kinds=("notification",), states=OPEN, authors=(AUTHOR.name,)), 1_000
     )
     earlier = [alert for alert in open_alerts if BEFORE in alert.body.reason]
@@ -153,7 +153,7 @@ def tell_unsent(library: Library) -> None:
     # The idempotency key keeps the same set of entries from alerting twice, also after the person
     # closed the alert. Entries that are resent automatically alert once per restore of the Core,
     # not once per attempt.
-    again = library.store.truth.get(state.RESENT)
+    again = library.store.content.get(state.RESENT)
     tries = (f"{entry.key} {again if entry.taken else entry.attempts}" for entry in entries)
     key = hash_bytes(b"unsent", *(attempt.encode() for attempt in tries)).hex()[:32]
     _run_local(library, work, f"unsent-{key}" if entries else fresh_key())
@@ -214,7 +214,7 @@ def _title(library: Library, change: RecordChange) -> str:
     if (
         change.before is not None
         and change.before.title == change.after.title
-        and library.store.recorded.one(change.id) is None
+        and library.store.records.one(change.id) is None
     ):
         return UNSEEN
     return title_of(Record(change.id, change.after))

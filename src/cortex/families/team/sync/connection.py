@@ -140,7 +140,7 @@ def disconnect(library: Library, *, force: bool = False) -> str:
     with exclusive_lock(str(library.settings.home / LOCK), TURN_SECONDS, lambda: False) as acquired:
         if not acquired:
             raise LimitError("INDEX_BUSY", "another process is syncing this home; try again")
-        url = library.store.truth.get(state.URL)
+        url = library.store.content.get(state.URL)
         waiting, refused = library.store.outbox.count()
         if url and (waiting or refused) and not force:
             raise ConfigError(
@@ -156,7 +156,7 @@ def disconnect(library: Library, *, force: bool = False) -> str:
                 ),
             )
         discard.drop_refused(library)
-        library.store.outbox.forget(library.store.truth.get(state.EPOCH), url)
+        library.store.outbox.forget(library.store.content.get(state.EPOCH), url)
         with suppress(FileNotFoundError):
             (library.settings.home / TOKEN_FILE).unlink()
     return url
@@ -164,7 +164,7 @@ def disconnect(library: Library, *, force: bool = False) -> str:
 
 def remote_of(library: Library) -> Remote:
     """Open a home's Core. Raises: ConfigError CORE_MISSING; NetworkError ADDRESS_REFUSED."""
-    fact = library.store.truth.get
+    fact = library.store.content.get
     url = fact(state.URL)
     if not url:
         raise ConfigError("CORE_MISSING", "this home is connected to no Core")
@@ -207,14 +207,14 @@ def _store_connection(
 ) -> Joined:
     """Store the connection and queue the chosen records. The caller holds the sync lock."""
     _check_single_core(library, url, greeting, moved)
-    before = library.store.truth.get(state.URL)
+    before = library.store.content.get(state.URL)
     _write_token(library.settings.home, token)
     facts = {state.URL: url, state.PLAIN: "1" if plain else "", state.NAME: greeting.name}
     facts |= {state.TIER: str(greeting.tier), state.ERROR: "", state.CODE: ""}
     outbox, mark = library.store.outbox, f"{greeting.epoch}/{new_ulid()}"
     # Only the token or the address changed. The next sync detects another history.
     if before and choice is None:
-        library.store.truth.set(facts)
+        library.store.content.set(facts)
         return Joined(url, greeting.name, greeting.tier, 0, None, again=True)
     choice, file = choice or MINE, None
     if not before:
@@ -244,7 +244,7 @@ def _check_single_core(library: Library, url: str, greeting: CoreGreeting, moved
 
     Raises: ConfigError CORE_CONNECTED.
     """
-    fact = library.store.truth.get
+    fact = library.store.content.get
     before, name, epoch = fact(state.URL), fact(state.NAME), fact(state.EPOCH)
     if before and (
         name != greeting.name or (before != url and epoch != greeting.epoch and not moved)

@@ -119,7 +119,7 @@ def _erase_after_revocation(session: SyncSession, error: AccessRevoked) -> Corte
     trusted connection: another server doesn't know the epoch, the token may be another person's,
     and over http:// a third party could forge the response.
     """
-    if not error.epoch or error.epoch != session.store.truth.get(state.EPOCH):
+    if not error.epoch or error.epoch != session.store.content.get(state.EPOCH):
         return error
     name = session.expected[state.NAME]
     if error.name != name:
@@ -196,7 +196,7 @@ def _store_status(session: SyncSession, outcome: SyncOutcome, *, complete: bool)
     )
     try:
         session.replaced.tell()
-        session.store.truth.set(facts)
+        session.store.content.set(facts)
     # For example a full disk, which the outcome reports as well.
     except CortexError as error:
         log.warning("what came of the sync couldn't be kept: %s", error.message)

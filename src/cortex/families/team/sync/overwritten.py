@@ -42,13 +42,13 @@ class Replaced:
         """
         store = self._library.store
         older = store.outbox.older(records, settle)
-        here = store.recorded.get(remote.record.id for remote, _ in older)
+        here = store.records.get(remote.record.id for remote, _ in older)
         lost: list[Record[Any]] = []
         for remote, version in older:
             local = here.get(remote.record.id)
             # Later local versions are kept in the outbox entry.
             if local is not None and local.version > version:
-                local = store.recorded.versions(local.id).get(version, local)
+                local = store.records.versions(local.id).get(version, local)
             if local is not None and _authored(local.body) != _authored(remote.record.body):
                 lost.append(local)
         if lost:

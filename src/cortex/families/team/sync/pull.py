@@ -42,7 +42,7 @@ class Fetching:
 
         Raises: CortexError.
         """
-        if self._store.truth.get(state.RESYNC):
+        if self._store.content.get(state.RESYNC):
             self._session.check_principal()
             self.pull()
         elif not self._is_current():
@@ -64,7 +64,7 @@ class Fetching:
 
     def _is_current(self) -> bool:
         """True if the Core accepts this home's cursor; otherwise start a resync."""
-        facts = self._store.truth
+        facts = self._store.content
         cursor = facts.get(state.CURSOR)
         try:
             if not cursor:
@@ -79,12 +79,12 @@ class Fetching:
 
     def _check_history(self, epoch: str) -> None:
         """Check the ledger of a home without a cursor. Raises: Resync if it is another one."""
-        if self._store.truth.get(state.EPOCH) not in ("", epoch):
+        if self._store.content.get(state.EPOCH) not in ("", epoch):
             raise Resync("epoch")
 
     def _pull_pages(self) -> None:
         """Apply page after page, each with its cursor."""
-        facts, library = self._store.truth, self._session.library
+        facts, library = self._store.content, self._session.library
         while True:
             self._session.go_on()
             since, view = facts.get(state.CURSOR), facts.get(state.VIEW)
@@ -106,7 +106,7 @@ class Fetching:
         after = {state.CURSOR: page.cursor, state.EPOCH: page.epoch, state.VIEW: page.view}
         updates = self._session.inward(self._unseen(page.records))
         record_ids = [update.record.id for update in updates]
-        here = self._store.recorded.get(record_ids)
+        here = self._store.records.get(record_ids)
         is_compared = any(here.get(update.record.id) == update.record for update in updates)
         self._tally.queued = self._on_arrival(set(record_ids)) or self._tally.queued
         copied = self._session.apply(updates, page.invalidations, facts=after)
@@ -118,7 +118,7 @@ class Fetching:
         self, before: Mapping[str, Record[Any]], updates: Sequence[VersionedRecord]
     ) -> int:
         """Count the records with a local state that differs from `before`."""
-        now = self._store.recorded.get([update.record.id for update in updates])
+        now = self._store.records.get([update.record.id for update in updates])
         return sum(before.get(record_id) != record for record_id, record in now.items())
 
     def _unseen(self, records: Sequence[VersionedRecord]) -> list[VersionedRecord]:
@@ -146,7 +146,7 @@ class Fetching:
         Lost records by other authors stay here, because their machine may be lost as well. Records
         that came with the pages need no check.
         """
-        if not self._store.truth.get(state.RESYNC):
+        if not self._store.content.get(state.RESYNC):
             return
         known = self._store.outbox.known()
         ids = [record_id for record_id, (_, change) in known.items() if change <= 0]
@@ -155,7 +155,7 @@ class Fetching:
             self._session.go_on()
             part = ids[start : start + MOST_IDS]
             visible, unknown = self._remote.visible(part)
-            here = self._store.recorded.get(part)
+            here = self._store.records.get(part)
             own = [
                 record_id
                 for record_id, record in here.items()
@@ -172,7 +172,7 @@ class Fetching:
             lost += own
         # Queued together, so that the oldest record is sent first.
         if lost:
-            epoch = self._store.truth.get(state.EPOCH)
+            epoch = self._store.content.get(state.EPOCH)
             self._tally.queued = (
                 self._store.outbox.queue(lost, person(COMMAND), epoch) > 0 or self._tally.queued
             )

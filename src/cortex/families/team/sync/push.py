@@ -80,7 +80,7 @@ class Sending:
                 self._retryable.setdefault(record_id, set()).add(entry.id)
 
     def _is_recently_restored(self) -> bool:
-        return now() - int(self._session.store.truth.get(state.RESENT) or 0) < RESENT_MS
+        return now() - int(self._session.store.content.get(state.RESENT) or 0) < RESENT_MS
 
     def flush(self) -> None:
         """Send waiting entries in order until none is left or the Core defers one.

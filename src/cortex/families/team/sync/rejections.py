@@ -120,7 +120,7 @@ def typed(change: RecordChange) -> JsonObject:
 def became(library: Library, entry: OutboxEntry) -> str:
     """Describe the local state of a refused record."""
     main = main_of(entry)
-    record = library.store.recorded.one(main.id)
+    record = library.store.records.one(main.id)
     if record is None:
         return "It is not here any more"
     return STAYS if not library.store.outbox.known([main.id]) else REPLACED

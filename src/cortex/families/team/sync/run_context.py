@@ -48,7 +48,7 @@ class SyncSession:
         self.tally = Tally()
         self.replaced = Replaced(library)
         self.expected = {
-            fact: self.store.truth.get(fact) for fact in (state.URL, state.NAME, UPLOADED)
+            fact: self.store.content.get(fact) for fact in (state.URL, state.NAME, UPLOADED)
         }
         self._wording = wording(library.settings)
         principal = self.expected[state.NAME]
@@ -74,8 +74,8 @@ class SyncSession:
                 "CORE_DENIED",
                 f"the token is of {greeting.name}, and this home of {name}; nothing was changed",
             )
-        if self.store.truth.get(state.TIER) != str(greeting.tier):
-            self.store.truth.set({state.TIER: str(greeting.tier)})
+        if self.store.content.get(state.TIER) != str(greeting.tier):
+            self.store.content.set({state.TIER: str(greeting.tier)})
         return greeting.epoch
 
     def go_on(self) -> None:
@@ -97,7 +97,7 @@ class SyncSession:
         linked = [
             record.record.id for record in records if getattr(record.record.body, "code_links", ())
         ]
-        here = self.store.recorded.get(linked) if linked else {}
+        here = self.store.records.get(linked) if linked else {}
         return [
             replace(
                 record,

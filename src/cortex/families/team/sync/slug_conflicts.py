@@ -32,7 +32,7 @@ def rename_conflicting(library: Library, entry: OutboxEntry) -> bool:
     if len(new) != 1 or rejections.is_divisible(entry):
         return False
     (change,) = new
-    record = library.store.recorded.one(change.id)
+    record = library.store.records.one(change.id)
     if record is None or not isinstance(change.after, Subcortex):
         return False
     slug = record.body.slug
@@ -47,9 +47,9 @@ def rename_conflicting(library: Library, entry: OutboxEntry) -> bool:
 
 def _unused_slug(library: Library, record: Record[Subcortex]) -> str:
     """Return the next unused slug, "" if there is none."""
-    first = next(iter(library.store.recorded.versions(record.id).values()), record).body.slug
+    first = next(iter(library.store.records.versions(record.id).values()), record).body.slug
     tried = {
-        version.body.slug for version in library.store.recorded.versions(record.id).values()
+        version.body.slug for version in library.store.records.versions(record.id).values()
     } | {record.body.slug}
     for index in range(2, MOST_TRIED):
         suffix = f"-{index}"
@@ -57,7 +57,7 @@ def _unused_slug(library: Library, record: Record[Subcortex]) -> str:
         if (
             slug not in tried
             and SLUG.fullmatch(slug)
-            and by_slug(library.store.recorded, slug) is None
+            and by_slug(library.store.records, slug) is None
         ):
             return slug
     return ""
@@ -77,7 +77,7 @@ def _rename(library: Library, record: Record[Subcortex], slug: str) -> None:
         return record.id
 
     wanted = RecordFilter(kinds=("draft",), refs=(("target", before),))
-    draft_ids = [draft.id for draft in library.store.recorded.select(wanted, MOST_DRAFTS)]
+    draft_ids = [draft.id for draft in library.store.records.select(wanted, MOST_DRAFTS)]
     known = library.store.outbox.known(draft_ids)
     drafts = [draft_id for draft_id in draft_ids if draft_id not in known]
     alerts.tell_renamed(library, record, slug, work)

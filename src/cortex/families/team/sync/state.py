@@ -61,14 +61,14 @@ def keep_device(library: Library) -> None:
     Queued entries keep their keys, so that the Core applies them once.
     """
     facts = device_of(library)
-    if library.store.truth.get(PLACE) != facts[PLACE]:
-        library.store.truth.set(facts)
+    if library.store.content.get(PLACE) != facts[PLACE]:
+        library.store.content.set(facts)
 
 
 def of(library: Library) -> SyncState:
     """Read the sync status of a home."""
     store = library.store
-    fact = store.truth.get
+    fact = store.content.get
     waiting, refused = store.outbox.count()
     records, size = store.outbox.size()
     return SyncState(

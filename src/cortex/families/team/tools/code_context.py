@@ -116,7 +116,7 @@ def _find_file(engines: Sequence[Engine], subject: CodeSubject) -> CodeSubject:
     for engine in engines:
         if subject.repo not in (None, "", engine.root.name):
             continue
-        lookup = engine.store.lookup
+        lookup = engine.store.content
         for definition in lookup.definitions([engine.source.id], [symbol.rpartition(".")[2]]):
             if f".{definition.qualified}".endswith(f".{symbol}"):
                 for place in lookup.places([(definition.doc, definition.chunk)]).values():

@@ -43,7 +43,7 @@ def create_observations_tool(
             "observations", f"1 to {OBSERVATIONS} at once, these are {len(arguments.observations)}"
         )
     with context.writing() as library:
-        placement = route(library.reader.store.recorded, context.routes)
+        placement = route(library.reader.store.records, context.routes)
         bodies: list[Observation] = []
         refused: dict[int, CortexError] = {}
         missing: dict[int, str] = {}
@@ -153,7 +153,7 @@ def _cite_code(context: TeamSession, library: Library, body: Observation) -> tup
         for kind in ("thread", "task", "subcortex"):
             try:
                 if ref := getattr(body, kind):
-                    resolve_ref(library.reader.store.recorded, ref, kind)
+                    resolve_ref(library.reader.store.records, ref, kind)
             except InputError as other:
                 messages.append(other.message)
         raise InputError(
@@ -163,7 +163,7 @@ def _cite_code(context: TeamSession, library: Library, body: Observation) -> tup
 
 def _describe_places(library: Library, done: CreateBatch, sent: Sequence[OneObservation]) -> Row:
     """Describe the common place of observations, and by index the places of others."""
-    kept = library.reader.store.recorded.get(outcome.id for outcome in done.outcomes if outcome.id)
+    kept = library.reader.store.records.get(outcome.id for outcome in done.outcomes if outcome.id)
     slug = slug_of(library)
     groups: dict[tuple[str, str, str], list[int]] = {}
     usual: tuple[str, str, str] | None = None

@@ -8,7 +8,7 @@ from cortex.families.team.sync.state import ERROR, URL
 
 def sync_warnings(library: Library) -> list[str]:
     """Return warnings about writes that wait for the Core or were rejected; none without a Core."""
-    get = library.store.truth.get
+    get = library.store.content.get
     if not get(URL):
         return []
     waiting, refused = library.store.outbox.count()

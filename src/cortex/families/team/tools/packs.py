@@ -81,7 +81,7 @@ def get_bootstrap_pack(context: TeamSession, arguments: GetBootstrapPack, call: 
             f"scope is global, workspace or subcortex:<slug>, not {scope[:60]!r}",
         )
     with context.open() as library:
-        placement = route(library.store.recorded, context.routes)
+        placement = route(library.store.records, context.routes)
         pack = context_pack.bootstrap(library, scope, workspace_route=placement)
         head = _bootstrap_head(
             pack, placement, slug_of(library)(placement.subcortex), sync_warnings(library)
@@ -429,10 +429,10 @@ def _larger_budget_call(tool: str, budget: int, most: int, **arguments: object) 
 def _open_record(request: _Call, ref: str) -> Answer:
     """Open a record that has no pack: an observation, a comment, a draft, a link."""
     with request.context.open() as library:
-        record = resolve_ref(library.store.recorded, ref)
+        record = resolve_ref(library.store.records, ref)
         head = opened_row(record, slug_of(library), warnings_of(library, record, now()))
         if isinstance(record.body, Link):
-            ends = library.store.recorded.get((record.body.source, record.body.target))
+            ends = library.store.records.get((record.body.source, record.body.target))
             absent = library.store.outbox.absent()
             head["linked"] = [short_row(end, absence_of(end.id, absent)) for end in ends.values()]
     text = str(head.pop("text", ""))

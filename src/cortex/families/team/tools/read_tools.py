@@ -15,7 +15,7 @@ from cortex.base.errors import InputError
 from cortex.base.record_model import FOUND_KINDS, Artifact, Comment, Record, RecordFilter, Thread
 from cortex.base.text import TOKEN_CHARACTERS
 from cortex.engine.library import Library
-from cortex.engine.store import RecordLookup, kind_of_id
+from cortex.engine.store import RecordQueries, kind_of_id
 from cortex.families.team.caveats import absence_of, warnings_of
 from cortex.families.team.inbox import EVERYTHING, InboxEntry, inbox
 from cortex.families.team.references import resolve_ref
@@ -56,7 +56,7 @@ def get_thread(context: TeamSession, arguments: GetThread, call: Call) -> Answer
     """Return a thread with its summary and its most important comments."""
     budget = chosen_budget(arguments.budget, arguments.max_chars, BUDGET, MOST_BUDGET)
     with context.open() as library:
-        lookup = library.store.recorded
+        lookup = library.store.records
         thread = _resolve_thread(lookup, arguments.thread_id)
         key = repr((thread.id, arguments.comment_mode))
         offset = read_cursor(key, arguments.cursor)
@@ -101,7 +101,7 @@ def get_thread(context: TeamSession, arguments: GetThread, call: Call) -> Answer
     return Answer(text)
 
 
-def _resolve_thread(lookup: RecordLookup, ref: str) -> Record[Thread]:
+def _resolve_thread(lookup: RecordQueries, ref: str) -> Record[Thread]:
     """Return the thread with this id, or of the comment with this id.
 
     Raises: InputError RECORD_UNKNOWN.
@@ -133,7 +133,7 @@ def chosen_comments(
 
 def linked_rows(library: Library, record: Record[Any]) -> list[Row]:
     """Return short rows of the records that link or refer to a record."""
-    lookup = library.store.recorded
+    lookup = library.store.records
     rows: dict[str, Row] = {}
     absent = library.store.outbox.absent()
     links = [link.body for link in lookup.links([record.id]) if link.body.state == "confirmed"]
@@ -163,7 +163,7 @@ def get_artifact(context: TeamSession, arguments: GetArtifact, call: Call) -> An
     budget = chosen_budget(arguments.budget, arguments.max_chars, BUDGET, MOST_BUDGET)
     with context.open() as library:
         current: Record[Artifact] = resolve_ref(
-            library.store.recorded, arguments.artifact_id, "artifact"
+            library.store.records, arguments.artifact_id, "artifact"
         )
         shown = _version(library, current, arguments.version)
         key = repr((shown.id, shown.version))
@@ -204,7 +204,7 @@ def _version(library: Library, current: Record[Artifact], version: int | None) -
     """Return a version of an artifact. Raises: InputError RECORD_UNKNOWN."""
     if version is None or version == current.version:
         return current
-    known = library.store.recorded.versions(current.id)
+    known = library.store.records.versions(current.id)
     if version not in known:
         raise InputError(
             "RECORD_UNKNOWN",
@@ -289,7 +289,7 @@ def slug_of(library: Library) -> Slug:
     """Return the function that maps the id of a subcortex to its slug."""
 
     def slug(record_id: str) -> str:
-        record = library.store.recorded.one(record_id) if record_id else None
+        record = library.store.records.one(record_id) if record_id else None
         return record.body.slug if record else record_id
 
     return slug

@@ -32,7 +32,7 @@ def place_of(library: Library, request: RecordQuery | None = None) -> SearchTarg
             )
         page = page_of(library, narrowed, query, cancel)
         absent.update(library.store.outbox.absent())
-        known.update(library.store.recorded.get(hit.path for hit in page.hits))
+        known.update(library.store.records.get(hit.path for hit in page.hits))
         # The others were removed since.
         return replace(page, hits=tuple(hit for hit in page.hits if hit.path in known))
 

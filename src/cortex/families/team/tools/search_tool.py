@@ -285,7 +285,7 @@ def _is_day(text: str) -> bool:
 
 def _rows(located: Sequence[FederatedHit], library: Library) -> list[Row]:
     """Return a row for each hit."""
-    known = library.store.recorded.get(
+    known = library.store.records.get(
         str(hit.cited["id"]) for hit in located if hit.family == FAMILY
     )
     warnings = warnings_for(library, list(known.values()), now())

@@ -136,14 +136,14 @@ def _store_draft(
 ) -> Row:
     """Store a draft and return a row with its destination."""
     draft = replace(draft, code_links=cited(library, context.root, draft.code_links))
-    placement = route(library.reader.store.recorded, context.routes)
+    placement = route(library.reader.store.records, context.routes)
     with plugin_warnings() as warnings:
         record, replayed, following = create_draft(
             library, draft, actor=context.actor, key=key, payload=payload, where=placement
         )
     warnings += unknown_names(library, record.body)
     warnings += [gone] if (gone := absent(context.root, draft.code_links)) else []
-    place = destination(library.reader.store.recorded, record.body)
+    place = destination(library.reader.store.records, record.body)
     is_unplaced = place.record is None
     if is_unplaced and not draft.target:
         is_mapped = placement.subcortex or placement.thread or placement.task
@@ -215,7 +215,7 @@ def publish_comment_tool(context: TeamSession, arguments: PublishComment, call: 
 def _resolve_thread(library: Library, thread_id: str) -> Record[Any]:
     """Return the thread that is written to. Raises: InputError TARGET_NOT_FOUND."""
     try:
-        return resolve_ref(library.reader.store.recorded, thread_id, "thread")
+        return resolve_ref(library.reader.store.records, thread_id, "thread")
     except InputError as error:
         raise InputError("TARGET_NOT_FOUND", error.message, context=error.context) from None
 
@@ -257,7 +257,7 @@ def _draft_title(library: Library, task_id: str, patch: Sequence[tuple[str, str]
     ]
     change = ", ".join(f"{words.get(name, name)} {one_line(value, 60)}" for name, value in values)
     try:
-        task = resolve_ref(library.reader.store.recorded, task_id, "task")
+        task = resolve_ref(library.reader.store.records, task_id, "task")
     except InputError:
         return change
     return f"{one_line(task.body.title, 150)}: {change}"

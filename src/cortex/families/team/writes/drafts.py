@@ -18,7 +18,7 @@ from cortex.base.errors import InputError
 from cortex.base.record_model import SENSITIVE, Actor, Draft, Record, RecordFilter
 from cortex.base.text import one_line
 from cortex.engine.library import Library
-from cortex.engine.store import RecordLookup, RecordTransaction, kind_of_id
+from cortex.engine.store import RecordQueries, RecordTransaction, kind_of_id
 from cortex.families.team import notification_texts
 from cortex.families.team.contradictions.detect import Contradiction, clashes_of, write_clashes
 from cortex.families.team.ids import fresh_key, new_id
@@ -110,7 +110,7 @@ def create_draft(
         payload=payload or repr(draft),
     )
     record = written(library, done.result)
-    return record, done.replayed, next_step(library.store.recorded, record)
+    return record, done.replayed, next_step(library.store.records, record)
 
 
 def approve(
@@ -207,7 +207,7 @@ def listed(
     stored_states = {*states, PENDING} if EXPIRED in states else {*states}
     drafts: list[Record[Draft]] = []
     for record in pages(
-        library.store.recorded, replace(wanted, states=tuple(stored_states), before=before)
+        library.store.records, replace(wanted, states=tuple(stored_states), before=before)
     ):
         if len(drafts) == limit:
             break
@@ -216,7 +216,7 @@ def listed(
     return drafts
 
 
-def next_step(records: RecordLookup, record: Record[Draft], now: int = 0) -> str:
+def next_step(records: RecordQueries, record: Record[Draft], now: int = 0) -> str:
     """Describe the next step for a draft: a person decides, and where it would be published.
 
     Never names a command.
@@ -333,7 +333,7 @@ def _find_clashes(library: Library, draft_id: str, target: str) -> tuple[Contrad
 
     Runs before the transaction, since it reads the index.
     """
-    lookup = library.store.recorded
+    lookup = library.store.records
     record: Record[Draft] = resolve_ref(lookup, draft_id, "draft")
     if record.body.type == "task_update" or record.body.state not in (PENDING, EXPIRED):
         return ()
@@ -379,7 +379,7 @@ def _decide(
 # -- lookup
 
 
-def pages(lookup: RecordLookup, wanted: RecordFilter, size: int = PAGE) -> Iterator[Record[Any]]:
+def pages(lookup: RecordQueries, wanted: RecordFilter, size: int = PAGE) -> Iterator[Record[Any]]:
     """Iterate over all matching records, newest first, fetched page by page."""
     while page := lookup.select(wanted, size):
         yield from page

@@ -14,7 +14,7 @@ from typing import Any
 from cortex.base.errors import InputError
 from cortex.base.record_model import Record
 from cortex.base.text import one_line
-from cortex.engine.store import RecordLookup, RecordTransaction
+from cortex.engine.store import RecordQueries, RecordTransaction
 from cortex.families.team.project_context import (
     NAMES,
     ProjectContext,
@@ -55,7 +55,7 @@ class Placement:
 
 
 def route(
-    lookup: RecordLookup,
+    lookup: RecordQueries,
     families: Mapping[str, object],
     *,
     thread: str = "",
@@ -81,7 +81,7 @@ def route(
 
 
 def find(
-    records: RecordLookup | RecordTransaction, ref: str, kind: str
+    records: RecordQueries | RecordTransaction, ref: str, kind: str
 ) -> tuple[Record[Any] | None, str]:
     """Find a record that is open for contributions; otherwise None and the reason."""
     try:
@@ -97,7 +97,7 @@ def _describe_state(record: Record[Any]) -> str:
 
 
 def _place(
-    lookup: RecordLookup, named: Mapping[str, object], whys: Mapping[str, str], *, strict: bool
+    lookup: RecordQueries, named: Mapping[str, object], whys: Mapping[str, str], *, strict: bool
 ) -> Placement:
     """Resolve the named places; if `strict`, a name that fails isn't replaced by another."""
     records: dict[str, Record[Any]] = {}
@@ -135,7 +135,7 @@ def _place(
 
 
 def _thread_of(
-    lookup: RecordLookup,
+    lookup: RecordQueries,
     records: Mapping[str, Record[Any]],
     whys: Mapping[str, str],
     missing: list[str],

@@ -22,7 +22,7 @@ from cortex.base.record_model import (
     Thread,
 )
 from cortex.base.settings import Settings
-from cortex.engine.store import RecordLookup, RecordTransaction, kind_of_id
+from cortex.engine.store import RecordQueries, RecordTransaction, kind_of_id
 from cortex.families.team.ids import new_id
 from cortex.families.team.validation import EVIDENCE_KINDS, checked
 from cortex.families.team.writes.actions import apply_task_patch, checked_patch
@@ -55,7 +55,7 @@ class Destination:
     missing: str = ""
 
 
-def destination(records: RecordLookup | RecordTransaction, draft: Draft) -> Destination:
+def destination(records: RecordQueries | RecordTransaction, draft: Draft) -> Destination:
     """Find the current destination of a draft."""
     allowed = TARGETS[draft.type]
     if not draft.target:

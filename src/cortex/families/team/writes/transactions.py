@@ -89,7 +89,7 @@ def _check_targets_accepted(step: RecordTransaction) -> None:
 
 def effective_actor(library: Library, actor: Actor) -> Actor:
     """Return the actor with at most the tier that the team's Core grants to this home."""
-    granted = library.store.truth.get(TIER)
+    granted = library.store.content.get(TIER)
     return replace(actor, tier=min(actor.tier, int(granted))) if granted else actor
 
 
@@ -99,7 +99,7 @@ def written(library: Library, record_id: str) -> Record[Any]:
     Raises: InputError RECORD_UNKNOWN if its author may no longer see it.
     """
     # Records are never deleted, so None means no access.
-    record = library.store.recorded.one(record_id)
+    record = library.store.records.one(record_id)
     if record is None:
         raise InputError(
             "RECORD_UNKNOWN",

@@ -69,7 +69,7 @@ def revise(
     RIGHTS_MISSING, TARGET_NOT_FOUND, SCOPE_NOT_FOUND, IDEMPOTENCY_REPLAY.
     """
     request = payload or repr((record_id, version))
-    before = resolve_ref(library.store.recorded, record_id)
+    before = resolve_ref(library.store.records, record_id)
     known = key and library.store.records.known(actor, key, action, request)
     clashes = () if known else clashes_of(library, change(before.body), before)
 

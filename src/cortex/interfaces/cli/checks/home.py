@@ -198,7 +198,7 @@ def _reindex(settings: Settings) -> str:
                 "STORE_LOCKED", "another process writes to the home: run `cortex stop` first"
             )
         library.store.indexes.rebuild()
-        library.store.truth.doubt()
+        library.store.content.doubt()
         library.embedding.catch_up()
     return "the search index was built anew"
 

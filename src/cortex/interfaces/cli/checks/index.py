@@ -76,8 +76,8 @@ def _freshness(engine: Engine) -> Iterator[Finding]:
         text = "the folder was never indexed completely: run `cortex index`"
         yield error("freshness", text, "cortex index", lambda: _update(engine))
         return
-    truth, source = engine.store.truth, engine.source.id
-    known, skips = truth.known(source), truth.skips(source)
+    content, source = engine.store.content, engine.source.id
+    known, skips = content.known(source), content.skips(source)
     seen = {file.path: (file.size, file.mtime_ns) for file in engine.files()}
     before = {path: (file.size, file.mtime_ns) for path, file in known.items()}
     before |= {path: (size, mtime) for path, (size, mtime, _) in skips.items()}

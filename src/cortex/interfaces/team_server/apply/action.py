@@ -148,7 +148,7 @@ def actor_of(principal: Principal, action: Action) -> Actor:
 
 def shown(ledger: Ledger, viewer: Viewer, ids: Sequence[str]) -> tuple[VersionedRecord, ...]:
     """The records of these ids that a viewer may see, as they are now."""
-    visible = VisibleRecords(ledger.recorded, viewer)
+    visible = VisibleRecords(ledger.records, viewer)
     return tuple(
-        versioned for versioned in ledger.recorded.kept(ids) if visible.shows(versioned.record)
+        versioned for versioned in ledger.records.kept(ids) if visible.shows(versioned.record)
     )

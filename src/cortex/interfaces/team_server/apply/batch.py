@@ -62,7 +62,7 @@ def flush(context: RouteContext) -> RouteResult:
     sent = [_decode(payload, index) for index, payload in enumerate(context.body.actions)]
     results: list[Row] = []
     singly = False
-    if (screen := screen_of(context.hall)) is not None:
+    if (screen := screen_of(context.replica)) is not None:
         # Outside a transaction, so that no other writer waits for the plugins.
         screen.ask(_new_texts(sent_action.action for sent_action in sent if sent_action.action))
     while (
@@ -88,7 +88,7 @@ def flush(context: RouteContext) -> RouteResult:
                 continue
             else:
                 raise error
-        context.hall.keep_up()
+        context.replica.keep_up()
     return RouteResult({"results": results})
 
 
@@ -170,7 +170,10 @@ def _sender(context: RouteContext) -> tuple[Principal, Viewer]:
 
     Raises: NetworkError AUTH_EXPIRED.
     """
-    return context.hall.present.look(context.principal.name) or (context.principal, context.viewer)
+    return context.replica.present.look(context.principal.name) or (
+        context.principal,
+        context.viewer,
+    )
 
 
 def _apply_action(
@@ -192,7 +195,7 @@ def _apply_action(
         results.append(codec.result_to(sent_action.key, accepting.REFUSED, visible, error))
         return
     done = accepting.accept(
-        context.core.ledger, principal, viewer, sent_action.action, context.hall.settings, screen
+        context.core.ledger, principal, viewer, sent_action.action, context.replica.settings, screen
     )
     results.append(codec.result_to(sent_action.action.key, done.status, done.records, done.error))
 
@@ -206,7 +209,7 @@ def _size_error(context: RouteContext, ids: Sequence[str]) -> InputError | None:
         return InputError(
             "RECORD_INVALID", "a record is changed twice", context={"field": "changes"}
         )
-    if len(ids) <= MOST_MADE or len(ids) - len(context.core.ledger.recorded.get(ids)) <= MOST_MADE:
+    if len(ids) <= MOST_MADE or len(ids) - len(context.core.ledger.records.get(ids)) <= MOST_MADE:
         return None
     return InputError(
         "RECORD_INVALID", f"more than {MOST_MADE:,} records are new", context={"field": "changes"}

@@ -21,7 +21,7 @@ from cortex.base.record_model import (
     Subcortex,
 )
 from cortex.base.visibility import Viewer, sees
-from cortex.engine.store import RecordLookup, RecordTransaction
+from cortex.engine.store import RecordQueries, RecordTransaction
 from cortex.families.team.references import (
     PINS,
     POINTS,
@@ -40,7 +40,7 @@ _REASON = LIMITS[Draft]["reason"]
 class VisibleRecords:
     """Record lookup for one viewer, inside a transaction or outside."""
 
-    def __init__(self, lookup: RecordLookup | RecordTransaction, viewer: Viewer) -> None:
+    def __init__(self, lookup: RecordQueries | RecordTransaction, viewer: Viewer) -> None:
         self._lookup = lookup
         self._viewer = viewer
 
@@ -70,7 +70,7 @@ class VisibleRecords:
             return by_slug(self._lookup, ref)
         return (
             self._lookup.one(ref)
-            if isinstance(self._lookup, RecordLookup)
+            if isinstance(self._lookup, RecordQueries)
             else self._lookup.get(ref)
         )
 
@@ -84,7 +84,7 @@ def is_queryable(ref: str) -> bool:
     return ref.isascii() and ref.isprintable()
 
 
-def resolve_draft_target(draft: Draft, visible: RecordLookup | RecordReader) -> Draft:
+def resolve_draft_target(draft: Draft, visible: RecordQueries | RecordReader) -> Draft:
     """Resolve the target of a draft to an id.
 
     A target that the author can't see is moved to the draft's reason, and the approver chooses

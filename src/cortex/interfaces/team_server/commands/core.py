@@ -262,7 +262,7 @@ def _counted(body: Mapping[str, Any]) -> str:
 
 def _counts(opened: Ledger) -> dict[str, object]:
     return {
-        "change": opened.recorded.last_change(),
+        "change": opened.records.last_change(),
         "principals": len(opened.principals.all()),
         "tokens": sum(not token.revoked for token in opened.principals.tokens()),
     }

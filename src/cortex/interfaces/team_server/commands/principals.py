@@ -180,7 +180,7 @@ def _slugs(opened: Ledger) -> dict[str, str]:
         for scope in principal.grants
         if scope != EVERYWHERE
     }
-    subcortexes = opened.recorded.get(sorted(scopes))
+    subcortexes = opened.records.get(sorted(scopes))
     return {scope_id: record.body.slug for scope_id, record in subcortexes.items()}
 
 

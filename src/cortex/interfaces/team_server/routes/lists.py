@@ -140,7 +140,7 @@ def _filter_of(context: RouteContext, kind: ListedKind) -> RecordFilter:
 def _reference_of(context: RouteContext, name: str, value: str) -> str:
     """Return the reference that a query parameter stands for."""
     if name == "subcortex":
-        return scope_of(context.hall.store.recorded, value).id
+        return scope_of(context.replica.store.records, value).id
     if name == "tag":
         return value.strip().casefold()
     return resolve_name(value, me=context.principal.name) if name == "assignee" else value
@@ -159,9 +159,9 @@ def page(context: RouteContext, question: str, wanted: RecordFilter) -> RouteRes
     # A draft may have expired while its stored state is still pending.
     if wanted.kinds == DRAFTS.kinds:
         records: Sequence[Record[Any]] = listed(
-            context.hall, wanted.states, size, before=before, now=now, wanted=wanted
+            context.replica, wanted.states, size, before=before, now=now, wanted=wanted
         )
     else:
-        records = context.hall.store.recorded.select(replace(wanted, before=before), size)
+        records = context.replica.store.records.select(replace(wanted, before=before), size)
     shown, pagination = page_of(question, context.query, records, lambda record: record.id)
     return RouteResult([record_row(record, now) for record in shown], pagination)

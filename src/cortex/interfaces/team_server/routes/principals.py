@@ -165,8 +165,8 @@ def read_audit(context: RouteContext) -> RouteResult:
     before = number_in(question, context.query.cursor)
     entries: list[AuditEntry] = []
     while len(entries) <= context.query.limit:
-        batch = context.core.ledger.recorded.deeds(context.query.record or "", _BATCH, before)
-        visible = context.hall.store.recorded.get(entry.record for entry in batch)
+        batch = context.core.ledger.records.deeds(context.query.record or "", _BATCH, before)
+        visible = context.replica.store.records.get(entry.record for entry in batch)
         entries += [
             entry
             for entry in batch
@@ -191,7 +191,7 @@ def _once(context: RouteContext, action: str, work: Callable[[], str]) -> str:
     ledger = context.core.ledger
     # No other writer can change the permissions from here on.
     with ledger.together():
-        access = context.hall.present.look(context.principal.name)
+        access = context.replica.present.look(context.principal.name)
         if access is not None and access[0].tier < ALL:
             raise InputError(
                 "RIGHTS_MISSING", f"{context.principal.name} has tier {access[0].tier} now"
@@ -204,7 +204,7 @@ def _once(context: RouteContext, action: str, work: Callable[[], str]) -> str:
             key=context.key,
             action=action,
             payload=context.payload,
-            wording=wording(context.hall.settings),
+            wording=wording(context.replica.settings),
         )
     context.visit.replayed = done.replayed
     return done.result

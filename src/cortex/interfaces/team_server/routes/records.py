@@ -69,7 +69,7 @@ def get_record(kind: ListedKind, context: RouteContext) -> RouteResult:
 
 
 def _requested_record(context: RouteContext, cls: type) -> Record[Any]:
-    return resolve_ref(context.hall.store.recorded, context.path["id"], cls.__name__.lower())
+    return resolve_ref(context.replica.store.records, context.path["id"], cls.__name__.lower())
 
 
 def list_comments(context: RouteContext) -> RouteResult:
@@ -90,7 +90,7 @@ def create_record(kind: ListedKind, context: RouteContext) -> RouteResult:
 
 def _create(context: RouteContext, body: Any, summary: str = "") -> RouteResult:
     done = create_once(
-        context.hall,
+        context.replica,
         body,
         actor=context.actor,
         key=context.key,
@@ -110,9 +110,9 @@ def create_comment(context: RouteContext) -> RouteResult:
 def draft_record(context: RouteContext) -> RouteResult:
     """Keep a draft; what its author doesn't see is as little there as what isn't."""
     fields = {"title": "", "body": "", **sent(Draft, context.body)}
-    draft = resolve_draft_target(Draft(**fields), context.hall.store.recorded)
+    draft = resolve_draft_target(Draft(**fields), context.replica.store.records)
     record, _, following = create_draft(
-        context.hall, draft, actor=context.actor, key=context.key, payload=context.payload
+        context.replica, draft, actor=context.actor, key=context.key, payload=context.payload
     )
     return RouteResult({**record_row(record), "next_step": following}, status=201)
 
@@ -123,7 +123,7 @@ def create_several(context: RouteContext) -> RouteResult:
         Observation(**sent(Observation, observation)) for observation in context.body.observations
     ]
     done = create_observations(
-        context.hall, bodies, actor=context.actor, key=context.key, payload=context.payload
+        context.replica, bodies, actor=context.actor, key=context.key, payload=context.payload
     )
     rows = [
         {
@@ -151,12 +151,12 @@ def change_record(kind: ListedKind, context: RouteContext) -> RouteResult:
     for name in ("assignees", "watchers", "stewards"):
         if name in fields:
             names = (
-                resolve_name(person, context.hall.settings, me=context.principal.name)
+                resolve_name(person, context.replica.settings, me=context.principal.name)
                 for person in fields[name]
             )
             fields[name] = tuple(dict.fromkeys(names))
     record = revise(
-        context.hall,
+        context.replica,
         before.id,
         partial(_apply_fields, fields),
         actor=context.actor,

@@ -63,7 +63,7 @@ class Ids(Arguments):
 
 def begin(context: RouteContext) -> RouteResult:
     """Whoever asks, what they begin with, and from where to pull."""
-    lookup, principal = context.hall.store.recorded, context.principal
+    lookup, principal = context.replica.store.records, context.principal
     scopes = lookup.select(RecordFilter(kinds=("subcortex",), states=("active", "proposed")), 1_000)
     pins = lookup.get(pin for scope in scopes for pin in scope.body.pinned_artifacts)
     tier = min(principal.tier, len(context.core.settings.core.rates) - 1)
@@ -98,7 +98,7 @@ def _encode_records(context: RouteContext, records: Iterable[Record[Any]]) -> li
     """Encode records as in a pull."""
     return [
         codec.record_to(versioned)
-        for versioned in context.hall.store.recorded.kept(record.id for record in records)
+        for versioned in context.replica.store.records.kept(record.id for record in records)
     ]
 
 
@@ -109,10 +109,10 @@ def which_visible(context: RouteContext) -> RouteResult:
     An id has 80 random bits and can't be guessed, so its existence is confirmed only to clients
     that know the id already.
     """
-    context.hall.check_history(context.core.ledger.epoch())
+    context.replica.check_history(context.core.ledger.epoch())
     ids = [record_id for record_id in dict.fromkeys(context.body.ids) if record_id.isascii()]
-    visible = context.hall.store.recorded.get(ids)
-    known = context.hall.back.store.recorded.get(ids)
+    visible = context.replica.store.records.get(ids)
+    known = context.replica.back.store.records.get(ids)
     return RouteResult(
         {
             "visible": list(visible),

@@ -61,7 +61,7 @@ class Reject(Arguments):
 def approve_draft(context: RouteContext) -> RouteResult:
     """Publish a draft."""
     done = approve(
-        context.hall,
+        context.replica,
         _requested_record(context, "draft").id,
         actor=context.actor,
         key=context.key,
@@ -77,7 +77,7 @@ def reject_draft(context: RouteContext) -> RouteResult:
     """Decide that a draft isn't published."""
     draft = _requested_record(context, "draft")
     done = reject(
-        context.hall, draft.id, actor=context.actor, notes=context.body.notes, key=context.key
+        context.replica, draft.id, actor=context.actor, notes=context.body.notes, key=context.key
     )
     return RouteResult(record_row(done, now_ms()))
 
@@ -101,7 +101,7 @@ def accept(context: RouteContext) -> RouteResult:
     """Accept an artifact."""
     evidence = sent(Artifact, context.body).get("evidence", ())
     record = accept_artifact(
-        context.hall,
+        context.replica,
         _requested_record(context, "artifact").id,
         actor=context.actor,
         key=context.key,
@@ -115,7 +115,7 @@ def supersede(context: RouteContext) -> RouteResult:
     """Have another artifact take the place of one; gives the old one."""
     old, new = _requested_record(context, "artifact"), context.body.superseded_by_id
     record = supersede_artifact(
-        context.hall, old.id, new, actor=context.actor, key=context.key, note=context.body.note
+        context.replica, old.id, new, actor=context.actor, key=context.key, note=context.body.note
     )
     return RouteResult(record_row(record))
 
@@ -124,7 +124,7 @@ def deprecate(context: RouteContext) -> RouteResult:
     """Say that an artifact doesn't hold any more."""
     old = _requested_record(context, "artifact")
     record = deprecate_artifact(
-        context.hall, old.id, actor=context.actor, key=context.key, note=context.body.note
+        context.replica, old.id, actor=context.actor, key=context.key, note=context.body.note
     )
     return RouteResult(record_row(record))
 
@@ -139,9 +139,9 @@ def list_versions(context: RouteContext) -> RouteResult:
     versions = [
         version
         for version_number, version in sorted(
-            context.core.ledger.recorded.versions(record.id).items(), reverse=True
+            context.core.ledger.records.versions(record.id).items(), reverse=True
         )
-        if version_number < before and sees(context.viewer, version, context.hall.whole)
+        if version_number < before and sees(context.viewer, version, context.replica.whole)
     ]
     shown, pagination = page_of(question, context.query, versions, lambda version: version.version)
     return RouteResult([record_row(version) for version in shown], pagination)
@@ -163,7 +163,7 @@ def read_inbox(context: RouteContext) -> RouteResult:
     question = question_of("/inbox", context.query)
     include = context.query.include or ("notifications", "tasks", "reviews")
     waiting = inbox(
-        context.hall,
+        context.replica,
         context.principal.name,
         include,
         context.query.limit + 1,
@@ -191,18 +191,18 @@ def _entry_row(entry: InboxEntry) -> Row:
 def acknowledge_one(context: RouteContext) -> RouteResult:
     """Be done with a notification."""
     notification = _requested_record(context, "notification")
-    acknowledge(context.hall, [notification.id], actor=context.actor, key=context.key)
+    acknowledge(context.replica, [notification.id], actor=context.actor, key=context.key)
     return RouteResult(record_row(_requested_record(context, "notification")))
 
 
 def acknowledge_many(context: RouteContext) -> RouteResult:
     """Be done with notifications; gives those that were open."""
-    done = acknowledge(context.hall, context.body.ids, actor=context.actor, key=context.key)
+    done = acknowledge(context.replica, context.body.ids, actor=context.actor, key=context.key)
     return RouteResult({"acknowledged": list(done)})
 
 
 def _requested_record(context: RouteContext, kind: str) -> Record[Any]:
-    return resolve_ref(context.hall.store.recorded, context.path["id"], kind)
+    return resolve_ref(context.replica.store.records, context.path["id"], kind)
 
 
 # -- searches and packs
@@ -214,12 +214,12 @@ class Visitor(TeamSession):
     It has no project, no plugins and no other search targets.
     """
 
-    def __init__(self, hall: ReadReplica, actor: Actor) -> None:
-        self.settings = hall.settings
+    def __init__(self, replica: ReadReplica, actor: Actor) -> None:
+        self.settings = replica.settings
         self.root = None
         self.served = ("team",)
         self.plugins = Plugins({})
-        self._hall, self._actor = hall, actor
+        self._replica, self._actor = replica, actor
 
     @property
     def actor(self) -> Actor:
@@ -232,7 +232,7 @@ class Visitor(TeamSession):
     @contextmanager
     def open(self) -> Iterator[Library]:
         """Yield the replica."""
-        yield self._hall
+        yield self._replica
 
     @contextmanager
     def others(
@@ -286,7 +286,7 @@ def context_pack(context: RouteContext) -> RouteResult:
 
 
 def _session_of(context: RouteContext) -> Visitor:
-    return Visitor(context.hall, context.actor)
+    return Visitor(context.replica, context.actor)
 
 
 def _result_of(context: RouteContext, answer: Answer) -> RouteResult:
