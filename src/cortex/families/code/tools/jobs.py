@@ -56,6 +56,8 @@ class Job:
             raise Cancelled()
         if self.error is not None:
             raise self.error
+        # A run shorter than the poll interval reports its last step.
+        report_progress(call, self._step)
         return self.done
 
     def as_json(self) -> Json:
