@@ -214,7 +214,7 @@ def test_a_store_knows_that_its_files_were_removed_or_replaced(tmp_path, open_st
     store.close()  # which must not take the new one's log with it
     folder_of(fresh).write(b_py="y = 1\n")
     assert open_store().check() == []
-    assert [doc.path for doc in open_store().lookup.docs(1)] == ["b.py"]
+    assert [doc.path for doc in open_store().content.docs(1)] == ["b.py"]
 
 
 def test_a_locked_database_is_told_after_the_wait_and_works_again(
