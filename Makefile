@@ -87,10 +87,10 @@ soak: install
 	CORTEX_SOAK=1 $(BIN)/python -m pytest -m soak --timeout=7200 -rs $(ARGS)
 
 bench: install
-	$(BIN)/python bench/run.py $(ARGS)
+	$(BIN)/python -m bench.run $(ARGS)
 
 tour: install
-	$(BIN)/python bench/tour.py $(ARGS)
+	$(BIN)/python -m bench.tour $(ARGS)
 
 demo: $(PRODUCT)
 	@$(BIN)/python scripts/demo.py "$(REPO)"

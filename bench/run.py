@@ -1,6 +1,6 @@
 """`make bench`: every measurement, as Markdown tables with their targets.
 
-    python bench/run.py [--only NAME ...] [--quick] [--repeat N] [--json OUT] [--update]
+    python -m bench.run [--only NAME ...] [--quick] [--repeat N] [--json OUT] [--update]
 
 `--quick` works on smaller repositories and once only: to see that everything runs; its numbers say
 nothing about the targets. `--update` writes the tables into bench/RESULTS.md, each between its two
@@ -26,36 +26,26 @@ from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
-import chunks
-import core
-import corpus
-import daemon
-import documents
-import foreign
-import functions
-import hooks
-import install
-import meaning
-import memories
-import memory
-import mixed
-import peers
-import queries
-import rankcost
-import ranking
-import recall
-import redaction
-import relevance
-import retrieval
-import scale
-import scans
-import several
-import team
-import tokens
-import toolcost
-import updates
-from figures import Section, Setup
-from peers_semble import Semble
+from bench.chunk_files import generations as chunks
+from bench.common import corpus
+from bench.common.figures import Section, Setup
+from bench.core import load as core
+from bench.cost import daemon, hooks, install, memory, queries, redaction, updates
+from bench.cost import indexing as scale
+from bench.cost import ranking as rankcost
+from bench.cost import tool_list as toolcost
+from bench.cost import vector_scans as scans
+from bench.documents import sync as documents
+from bench.memories import claude_mem as foreign
+from bench.memories import recall
+from bench.memories import tools as memories
+from bench.mixed import home as mixed
+from bench.peers import side_by_side as peers
+from bench.peers.semble import Semble
+from bench.quality import federated as several
+from bench.quality import functions, ranking, relevance, retrieval, tokens
+from bench.quality import semantic as meaning
+from bench.team import tools as team
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "RESULTS.md"

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from client import RpcError, Session
+from bench.common.mcp_client import RpcError, Session
 
 FRESH_SECONDS = 1.0
 GIVE_UP_SECONDS = 15.0  # a busy machine may be late: that is said, and only then wrong

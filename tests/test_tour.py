@@ -9,12 +9,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-TOUR = Path(__file__).resolve().parent.parent / "bench" / "tour.py"
+ROOT = Path(__file__).resolve().parent.parent
 
 
 def test_the_tour_finds_everything_as_expected(isolated):
     done = subprocess.run(
-        [sys.executable, str(TOUR)],
+        [sys.executable, "-m", "bench.tour"],
+        cwd=ROOT,
         capture_output=True,
         text=True,
         encoding="utf-8",

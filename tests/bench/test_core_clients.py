@@ -5,24 +5,15 @@ none of them forgives a late answer.
 from __future__ import annotations
 
 import asyncio
-import importlib
 from collections.abc import Callable
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
+from bench.core import clients
 
-BENCH = Path(__file__).resolve().parent.parent.parent / "bench"
 ANSWER = (
     b'HTTP/1.1 %d OK\r\nContent-Type: application/json\r\nContent-Length: 11\r\n\r\n{"data":[]}'
 )
-
-
-@pytest.fixture
-def clients(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.syspath_prepend(str(BENCH))
-    return importlib.import_module("core_clients")
 
 
 class Answering:
@@ -73,7 +64,7 @@ def run(server: Answering, ask: Callable[[str], Any]) -> Any:
     return asyncio.run(go())
 
 
-def test_each_client_asks_with_its_own_token_over_one_connection(clients):
+def test_each_client_asks_with_its_own_token_over_one_connection():
     server = Answering()
     told = run(
         server,
@@ -93,7 +84,7 @@ def test_each_client_asks_with_its_own_token_over_one_connection(clients):
     } == {"Authorization: Bearer one", "Authorization: Bearer two"}
 
 
-def test_who_meant_to_ask_earlier_has_waited_since_then(clients):
+def test_who_meant_to_ask_earlier_has_waited_since_then():
     told = run(
         Answering(late=0.2),
         lambda where: clients.load([where], ["one"], clients.searches(["a"]), 0.18, 0.05),
@@ -102,7 +93,7 @@ def test_who_meant_to_ask_earlier_has_waited_since_then(clients):
     assert [took > 40 for took in told["took"]] == [True] * 4 and told["took"][0] > told["took"][-1]
 
 
-def test_a_refusal_is_no_answer(clients):
+def test_a_refusal_is_no_answer():
     with pytest.raises(SystemExit, match="500"):
         run(
             Answering(status=500),

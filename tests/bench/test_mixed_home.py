@@ -4,14 +4,15 @@ and every question has an answer in it.
 
 from __future__ import annotations
 
-import importlib
 import subprocess
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
+from bench.mixed import generated, texts
+from bench.mixed import home as mixed
+from bench.mixed import questions as questions_sets
+from bench.team import generated as team_generated
 
 from cortex.base.record_model import Comment, Link, Subcortex, Thread, refs_of
 from cortex.families.team.validation import check_first, checked
@@ -20,47 +21,38 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 
 
 @pytest.fixture(scope="module")
-def bench() -> Iterator[SimpleNamespace]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(ROOT / "bench"))
-        names = ("mixed", "mixed_made", "mixed_questions", "mixed_texts", "team_made")
-        yield SimpleNamespace(**{name: importlib.import_module(name) for name in names})
-
-
-@pytest.fixture(scope="module")
-def tree(bench, tmp_path_factory) -> Path:
+def tree(tmp_path_factory) -> Path:
     try:
-        return bench.mixed.unpack_tree(tmp_path_factory.mktemp("tree"))
+        return mixed.unpack_tree(tmp_path_factory.mktemp("tree"))
     except subprocess.CalledProcessError as error:
         pytest.skip(f"no git history: {error.stderr.decode(errors='replace').strip()}")
 
 
 @pytest.fixture(scope="module")
-def records(bench):
-    return list(bench.mixed_made.records(7))
+def records():
+    return list(generated.records(7))
 
 
 @pytest.fixture(scope="module")
-def all_questions(bench):
-    return [question for _, questions in bench.mixed_questions.SETS for question in questions]
+def all_questions():
+    return [question for _, questions in questions_sets.SETS for question in questions]
 
 
 @pytest.mark.parametrize("number", [0, 1])
-def test_there_are_ten_questions_of_each_type_and_every_one_has_its_answer(bench, number, tree):
-    _, questions = bench.mixed_questions.SETS[number]
-    assert Counter(one.type for one in questions) == dict.fromkeys(bench.mixed_questions.TYPES, 10)
+def test_there_are_ten_questions_of_each_type_and_every_one_has_its_answer(number, tree):
+    _, questions = questions_sets.SETS[number]
+    assert Counter(one.type for one in questions) == dict.fromkeys(questions_sets.TYPES, 10)
     assert len({one.text for one in questions}) == 40
-    texts = bench.mixed_texts
     known = {
         "record": {*texts.RECORDS, *texts.SUBCORTEXES},
         "memory": set(texts.MEMORIES),
-        "document": {f"{page}.md" for page in bench.mixed.PAGES},
+        "document": {f"{page}.md" for page in mixed.PAGES},
     }
     for question in questions:
         for right in question.right:
             file, _, name = right.partition("#")
             if question.type == "function":
-                first, last = bench.mixed.lines_of(tree / "src" / "cortex" / file, name)
+                first, last = mixed.lines_of(tree / "src" / "cortex" / file, name)
                 assert first < last
             else:
                 assert right in known[question.type]
@@ -77,21 +69,20 @@ def test_no_answer_is_asked_for_twice(all_questions):
 
 
 def test_the_functions_that_are_asked_for_are_in_the_part_of_the_code_that_is_copied(
-    bench, all_questions, tmp_path, tree
+    all_questions, tmp_path, tree
 ):
-    bench.mixed.copy_repository(tree, tmp_path)
+    mixed.copy_repository(tree, tmp_path)
     for question in all_questions:
         if question.type == "function":
             assert all((tmp_path / right.partition("#")[0]).is_file() for right in question.right)
 
 
-def test_the_pages_of_the_handbook_are_there(bench, tmp_path, tree):
-    bench.mixed.copy_handbook(tree, tmp_path / "handbook")
-    assert len(list((tmp_path / "handbook").glob("*.md"))) == len(bench.mixed.PAGES)
+def test_the_pages_of_the_handbook_are_there(tmp_path, tree):
+    mixed.copy_handbook(tree, tmp_path / "handbook")
+    assert len(list((tmp_path / "handbook").glob("*.md"))) == len(mixed.PAGES)
 
 
-def test_no_question_is_the_title_of_what_it_asks_for(bench, all_questions):
-    texts = bench.mixed_texts
+def test_no_question_is_the_title_of_what_it_asks_for(all_questions):
     titles = {
         key: one.title.lower()
         for key, one in {**texts.RECORDS, **texts.SUBCORTEXES, **texts.MEMORIES}.items()
@@ -101,11 +92,11 @@ def test_no_question_is_the_title_of_what_it_asks_for(bench, all_questions):
             assert one.text.lower().rstrip("?") not in titles.get(right, "-")
 
 
-def test_a_thousand_records_and_three_hundred_memories_are_made_the_same_each_time(bench, records):
-    assert list(bench.mixed_made.records(7)) == records
+def test_a_thousand_records_and_three_hundred_memories_are_made_the_same_each_time(records):
+    assert list(generated.records(7)) == records
     assert len(dict(records)) == 1_000
-    kept = list(bench.mixed_made.memories(7))
-    assert kept == list(bench.mixed_made.memories(7))
+    kept = list(generated.memories(7))
+    assert kept == list(generated.memories(7))
     assert len({memory.title for _, memory in kept}) == 300
 
 
@@ -120,8 +111,8 @@ def test_the_records_are_such_as_can_be_kept(records):
             assert body.subcortex in slugs
 
 
-def test_a_row_is_right_by_its_id_its_thread_or_the_lines_of_the_function(bench, tmp_path):
-    mixed, question = bench.mixed, bench.mixed_questions.Question
+def test_a_row_is_right_by_its_id_its_thread_or_the_lines_of_the_function(tmp_path):
+    question = questions_sets.Question
     (tmp_path / "src" / "cortex").mkdir(parents=True)
     (tmp_path / "src" / "cortex" / "a.py").write_text(
         "x = 1\n\n\ndef wanted():\n    return 1\n", encoding="utf-8"
@@ -138,16 +129,16 @@ def test_a_row_is_right_by_its_id_its_thread_or_the_lines_of_the_function(bench,
     assert not mixed.is_right(home, function, {**row, "lines": "1-2"})
 
 
-def test_what_a_large_team_keeps_points_only_to_what_was_made_before(bench):
-    made = list(bench.team_made.make(600, 7))
+def test_what_a_large_team_keeps_points_only_to_what_was_made_before():
+    made = list(team_generated.make(600, 7))
     assert [body for _, body, _ in made if not _points(body)] == [
-        body for _, body, _ in bench.team_made.make(600, 7) if not _points(body)
+        body for _, body, _ in team_generated.make(600, 7) if not _points(body)
     ]
     seen: set[str] = set()
     roles = ("subcortex", "thread", "evidence", "source", "target")
     for number, body, at in made:
         assert all(target in seen for role, target in refs_of(body) if role in roles)
-        assert 0 <= at < bench.team_made.YEAR
+        assert 0 <= at < team_generated.YEAR
         seen.add(number)
     assert {type(body).__name__ for _, body, _ in made} >= {
         "Comment",

@@ -4,45 +4,33 @@ result ends.
 
 from __future__ import annotations
 
-import importlib
 import json
-from collections.abc import Iterator
-from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
-
-BENCH = Path(__file__).resolve().parent.parent.parent / "bench"
-
-
-@pytest.fixture(scope="module")
-def bench() -> Iterator[SimpleNamespace]:
-    names = ("figures", "folds", "intervals", "relevance_fit", "rules", "tokens")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(BENCH))
-        yield SimpleNamespace(**{name: importlib.import_module(name) for name in names})
+from bench.common import figures, intervals
+from bench.quality import ablation, cross_validation, relevance_fit, tokens
 
 
-def test_an_interval_holds_its_mean_and_is_the_same_each_time(bench):
+def test_an_interval_holds_its_mean_and_is_the_same_each_time():
     values = [0.0, 1.0, 0.5, 0.25] * 10
-    one, again = bench.intervals.mean_of(values, 7), bench.intervals.mean_of(values, 7)
+    one, again = intervals.mean_of(values, 7), intervals.mean_of(values, 7)
     assert one == again
     assert one.low < one.mean < one.high
     assert one.mean == pytest.approx(0.4375)
 
 
-def test_a_difference_is_bold_only_where_it_is_sure(bench):
-    assert bench.intervals.mean_of([0.1] * 20, 7).signed() == "**+0.100 [+0.100, +0.100]**"
-    assert not bench.intervals.mean_of([0.1, -0.1] * 20, 7).signed().startswith("**")
+def test_a_difference_is_bold_only_where_it_is_sure():
+    assert intervals.mean_of([0.1] * 20, 7).signed() == "**+0.100 [+0.100, +0.100]**"
+    assert not intervals.mean_of([0.1, -0.1] * 20, 7).signed().startswith("**")
 
 
-def test_a_share_is_of_sums_not_of_queries(bench):
-    assert bench.intervals.share_of([1, 0], [1, 9], 7).mean == pytest.approx(0.1)
+def test_a_share_is_of_sums_not_of_queries():
+    assert intervals.share_of([1, 0], [1, 9], 7).mean == pytest.approx(0.1)
 
 
-def test_a_score_is_met_from_its_target_upwards(bench):
-    section = bench.figures.Section("x", "X")
+def test_a_score_is_met_from_its_target_upwards():
+    section = figures.Section("x", "X")
     section.at_least("good", 0.86, 0.86)
     section.at_least("bad", 0.85, 0.86)
     section.add("fast", "ms", 3.0, 10.0)
@@ -50,22 +38,22 @@ def test_a_score_is_met_from_its_target_upwards(bench):
     assert "| bad | 0.850 |  | at least 0.86 | **no** |" in section.render()
 
 
-def test_a_fold_chooses_by_what_it_sees_and_keeps_the_constant_where_nothing_is_better(bench):
+def test_a_fold_chooses_by_what_it_sees_and_keeps_the_constant_where_nothing_is_better():
     seen, hidden = np.array([True, False]), np.array([False, True])
-    fold = bench.folds.Fold("x", {"a": seen}, {"a": hidden})
+    fold = cross_validation.Fold("x", {"a": seen}, {"a": hidden})
     by_value = {
         0.3: {"a": np.array([0.5, 0.9])},
         0.4: {"a": np.array([0.6, 0.1])},
         0.5: {"a": np.array([0.5, 1.0])},
     }
-    assert bench.folds.choose(fold, 0.3, by_value) == 0.4
-    assert bench.folds.judged(fold, by_value[0.4]).tolist() == [0.1]
+    assert cross_validation.choose(fold, 0.3, by_value) == 0.4
+    assert cross_validation.judged(fold, by_value[0.4]).tolist() == [0.1]
     del by_value[0.4]
-    assert bench.folds.choose(fold, 0.3, by_value) == 0.3
+    assert cross_validation.choose(fold, 0.3, by_value) == 0.3
 
 
-def test_every_switch_changes_something_and_gives_it_back(bench):
-    rules = bench.rules
+def test_every_switch_changes_something_and_gives_it_back():
+    rules = ablation
     modules = (
         rules.SEARCH,
         rules.CANDIDATES,
@@ -91,31 +79,31 @@ def test_every_switch_changes_something_and_gives_it_back(bench):
         assert state() == before, name
 
 
-def test_the_chosen_constant_is_on_every_grid(bench):
-    assert [knob.name for knob in bench.rules.KNOBS if knob.chosen not in knob.grid] == []
+def test_the_chosen_constant_is_on_every_grid():
+    assert [knob.name for knob in ablation.KNOBS if knob.chosen not in knob.grid] == []
 
 
-def test_a_fit_finds_the_constants_that_made_the_labels(bench):
+def test_a_fit_finds_the_constants_that_made_the_labels():
     draw = np.random.default_rng(1)
     rows = np.c_[draw.normal(size=(20_000, 2)), np.ones(20_000)]
     shares = 1 / (1 + np.exp(-rows @ np.array([2.0, -1.0, 0.5])))
     labels = (draw.random(20_000) < shares).astype(float)
-    assert bench.relevance_fit.fit(rows, labels, np.ones(20_000)) == pytest.approx(
+    assert relevance_fit.fit(rows, labels, np.ones(20_000)) == pytest.approx(
         [2.0, -1.0, 0.5], abs=0.1
     )
 
 
 @pytest.mark.parametrize("separators", [(",", ":"), (", ", ": ")])
-def test_a_result_ends_where_its_json_ends(bench, separators):
+def test_a_result_ends_where_its_json_ends(separators):
     results = [{"file": "a.py", "text": 'x = [1, "results": []]'}, {"file": "b.py", "text": "]}"}]
     text = json.dumps(
         {"query": '"results": [', "results": results, "more": [1]}, separators=separators
     )
-    found = list(bench.tokens.results_in(text))
+    found = list(tokens.results_in(text))
     assert [one for one, _ in found] == results
     assert [text[end] for _, end in found] == [",", "]"]
 
 
 @pytest.mark.parametrize("text", ['{"error": "No results found."}', '{"results":[],"metadata":{}}'])
-def test_an_answer_without_results_has_none(bench, text):
-    assert list(bench.tokens.results_in(text)) == []
+def test_an_answer_without_results_has_none(text):
+    assert list(tokens.results_in(text)) == []

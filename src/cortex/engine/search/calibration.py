@@ -1,6 +1,6 @@
 """Relevance of a hit, 0 to 1, on one scale for every corpus and mode; 0.65 is the threshold.
 
-The product of two probabilities, fitted by `bench/relevance.py` on features that don't depend on
+The product of two probabilities, fitted by `bench/quality/relevance.py` on features that don't depend on
 the size of a corpus: that the source has an answer at all, judged by the best hits together, and
 that this hit is one, if it does. The second counts by its square root, because the threshold is
 there to reject absent things: a right hit in ninth place must not fall below it. The cosine is that
@@ -100,7 +100,7 @@ def _prose(top: Sequence[Candidate], parsed: Parsed) -> float:
 
     Memories are written in the words that people ask by, so they count as none. Records are not:
     with the prose feature 8 of 100 absent things come above the threshold among them, without it 1,
-    while a right one stood behind documents that were wrong (bench/mixed.py).
+    while a right one stood behind documents that were wrong (bench/mixed/home.py).
     """
     prose = sum(candidate.place.doc.language in PROSE for candidate in top) / len(top)
     return 0.0 if parsed.corpus is Corpus.MEMORIES else prose

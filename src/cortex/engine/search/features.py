@@ -3,7 +3,7 @@
 Pure functions. The weights are in query_classes.py, the sum is in ranker.py. "Worth" is the nDCG@10
 that is lost without a feature on the development sets semble / semble-full / cookbook-files /
 cookbook-chunks, or, for kinds of queries that those don't have, the MRR@10 on queries that
-bench/made.py makes; bench/RESULTS.md has the intervals.
+bench/quality/generated_queries.py makes; bench/RESULTS.md has the intervals.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def order_within(
     No file moves before another because of it. A name states what a chunk does, but across files a
     short name of common words outdoes the right one (-.024 on chunks of code as a field's weight).
     Worth 0 / 0 / .005 / 0, where almost every target is a whole file; .043 and .054 more functions
-    are among the first three (bench/functions.py).
+    are among the first three (bench/quality/functions.py).
     """
     shares = _NameShares(masses)
     files: dict[int, list[Candidate]] = {}

@@ -64,7 +64,7 @@ MOST_NOTES = 3
 # Results.
 DEFAULT_LIMIT, MOST = 10, 100
 # Penalty for each further hit of a family; from .02 to .07 the answers are the same
-# (bench/mixed.py).
+# (bench/mixed/home.py).
 SPREAD = 0.03
 # Characters of a date or time.
 MAX_DAY = 40
