@@ -1,10 +1,10 @@
 """Relevance of a hit, 0 to 1, on one scale for every corpus and mode; 0.65 is the threshold.
 
-The product of two probabilities, fitted by `bench/quality/relevance.py` on features that don't depend on
-the size of a corpus: that the source has an answer at all, judged by the best hits together, and
-that this hit is one, if it does. The second counts by its square root, because the threshold is
-there to reject absent things: a right hit in ninth place must not fall below it. The cosine is that
-of the bundled model; other models' cosines are taken as they come.
+The product of two probabilities, fitted by `bench/quality/relevance.py` on features that don't
+depend on the size of a corpus: that the source has an answer at all, judged by the best hits
+together, and that this hit is one, if it does. The second counts by its square root, because the
+threshold is there to reject absent things: a right hit in ninth place must not fall below it. The
+cosine is that of the bundled model; other models' cosines are taken as they come.
 
 Road not taken: the share of the best score, which calls the first hit certain for any query.
 """
