@@ -86,7 +86,7 @@ class Section:
             if self.figures
             else []
         )
-        parts = [f"## {self.title}", heading, self.text.strip(), "\n".join(table)]
+        parts = [f"### {self.title}", heading, self.text.strip(), "\n".join(table)]
         return "\n\n".join(part for part in parts if part) + "\n"
 
 
