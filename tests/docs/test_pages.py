@@ -4,6 +4,7 @@ examples have the shape of real answers.
 
 from __future__ import annotations
 
+import html
 import json
 import re
 import shlex
@@ -287,10 +288,12 @@ def test_demo_shows_every_family_and_a_repository_of_ones_own(project: Path) -> 
     ):
         assert found in done.stdout
     assert done.stdout.rstrip().endswith("docs/getting-started.md.")
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    (sample,) = re.findall(r"<!-- sample of demo -->\n```console\n(.*?)```", readme, re.DOTALL)
-    shown = re.sub(r"artifact_\w+", "artifact_…", done.stdout).splitlines()
-    assert [line for line in sample.splitlines() if line and line not in shown] == []
+    printed = re.sub(r"\b(artifact|mem)_\w+", r"\1_…", done.stdout)
+    drawn = (ROOT / "docs" / "demo.svg").read_text(encoding="utf-8")
+    lines = re.findall(r"<text [^>]*clip-path[^>]*>([^<]*)</text>", drawn)
+    pictured = [html.unescape(line).replace("\xa0", " ").strip() for line in lines]
+    assert len(pictured) > 20
+    assert [line for line in pictured if line not in printed] == []
 
 
 def test_every_snippet_for_a_client_can_be_parsed() -> None:
