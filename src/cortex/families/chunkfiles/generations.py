@@ -24,6 +24,7 @@ from pathlib import Path
 
 from cortex.base.errors import CortexError, FileError
 from cortex.base.paths import make_private
+from cortex.base.runtime.atomic_file import replace_file
 from cortex.base.text import hash_bytes
 from cortex.base.types import Source, Stamp
 from cortex.engine.store import STORE_NAME, Store
@@ -83,9 +84,7 @@ class Generation:
         """Mark the generation as complete and reopen it, to free the memory of the build."""
         self.store.checkpoint()
         self.store.close()
-        mark = self.path / f"{_PUBLISHED}.new"
-        mark.write_text(FORMAT, encoding="utf-8")
-        os.replace(mark, self.path / _PUBLISHED)
+        replace_file(self.path / _PUBLISHED, FORMAT.encode())
         self.store = Store(self.path / _STORE)
 
     def retire(self) -> bool:

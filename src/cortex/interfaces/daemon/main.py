@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cortex.base.paths import keep_private, make_private
+from cortex.base.runtime.atomic_file import replace_file
 from cortex.base.runtime.file_lock import lock_file
 from cortex.base.runtime.home import VERSION
 from cortex.base.runtime.rendezvous import ELECTED, Rendezvous, find
@@ -133,15 +134,10 @@ def _write_note(
     }
     if sys.platform == "win32":
         note |= {"port": listener.getsockname()[1], "token": token}
-    temporary = f"{rendezvous.note}.{os.getpid()}"
     # Ignore a full disk: the note is for people. On Windows clients can't find us without it, and
     # start another cortexd.
     with suppress(OSError):
-        with open(
-            os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8"
-        ) as file:
-            json.dump(note, file)
-        os.replace(temporary, rendezvous.note)
+        replace_file(Path(rendezvous.note), json.dumps(note).encode())
 
 
 def _log_to(home: str, level: str) -> None:
