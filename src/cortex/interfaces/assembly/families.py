@@ -54,6 +54,11 @@ class SharedResources:
     engines: EnginePool
     shelves: ChunkIndexPool
 
+    def close_idle(self, most_bytes: int) -> None:
+        """Close what is unused; above `most_bytes` of memory sooner."""
+        self.engines.close_idle(most_bytes)
+        self.shelves.close_idle(most_bytes)
+
     def close(self) -> None:
         """Close everything, even if it is in use."""
         self.shelves.close()
