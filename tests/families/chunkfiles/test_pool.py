@@ -7,6 +7,8 @@ import pytest
 from cortex.base.errors import ConfigError, FileError
 from cortex.families.chunkfiles.index import ChunkQuery
 from cortex.families.chunkfiles.pool import ChunkIndexPool
+from cortex.interfaces.assembly.families import SharedResources
+from cortex.interfaces.assembly.pool import engine_pool
 from families.chunkfiles.chunkmaking import ids, make_chunk, write_chunks
 
 
@@ -58,6 +60,18 @@ def test_a_shelf_in_use_is_never_closed_however_short_memory_is(folder, settings
     window.used -= 120
     lender.close_idle(most_bytes=1)
     assert ids(window.resource.search(ChunkQuery("apple"))) == ["a"]
+
+
+def test_a_process_closes_unused_shelves_in_one_round_with_its_engines(folder, settings, shelves):
+    write_chunks(folder / "a.json", make_chunk("a", "apple"))
+    lender = shelves(linger=60)
+    resources = SharedResources(engine_pool(keep=False, linger=60), lender)
+    window = lender.borrow(folder, settings())
+    lender.give_back(window)
+    window.used -= 120
+    resources.close_idle(0)
+    assert lender.indexes() == []
+    resources.close()
 
 
 def test_a_shelf_that_cannot_start_is_not_kept(folder, settings, shelves):
