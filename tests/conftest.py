@@ -70,7 +70,7 @@ LONGEST = (
     "families/code/tools/test_code_settings.py",
     "families/memory/tools/test_memory_budgets.py",
     "families/chunkfiles/test_generations.py",
-    "families/chunkfiles/test_query_embedding.py",
+    "families/chunkfiles/test_query_embedder.py",
     "engine/test_qdrant.py",
     "engine/test_indexer.py",
 )

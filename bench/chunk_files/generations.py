@@ -276,7 +276,7 @@ def _timed_reload(shelf: ChunkIndex) -> float:
 def _open(folder: str, home: str) -> ChunkIndex:
     from cortex.base.settings import load
     from cortex.families.chunkfiles.index import ChunkIndex
-    from cortex.families.chunkfiles.query_embedding import EmbedderChoice
+    from cortex.families.chunkfiles.query_embedder import EmbedderChoice
 
     def vector_of(text: str) -> np.ndarray:
         return (

@@ -23,7 +23,7 @@ from cortex.engine.indexer import IndexTask
 from cortex.engine.readers.unreadable import NO_PDF
 from cortex.engine.sources.scanner import read_bytes
 from cortex.engine.store import ContentChange, EmbeddingJob, Store
-from cortex.engine.worker import Pool
+from cortex.engine.worker.pool import Pool
 
 Run = Callable[..., IndexReport]
 

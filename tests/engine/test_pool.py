@@ -154,7 +154,7 @@ def test_what_is_unused_longest_is_closed_first_and_what_was_used_just_now_is_no
             pass
     engines.give_back(lent["door"])
     room = iter([2, 0, 0, 0])
-    monkeypatch.setattr("cortex.engine.pool.memory_bytes", lambda: next(room))
+    monkeypatch.setattr("cortex.engine.shared_pool.memory_bytes", lambda: next(room))
     lent["lamp"].used -= 120
     lent["fan"].used -= 240
     engines.close_idle(1)

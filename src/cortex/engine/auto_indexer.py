@@ -17,7 +17,7 @@ from pathlib import Path
 from cortex.base.errors import CortexError
 from cortex.base.types import Cancel
 from cortex.engine.engine import Engine, Followed
-from cortex.engine.sources.watcher import Watcher
+from cortex.engine.sources.watcher import FolderWatch
 
 # Full scans while watching: an overflowing event queue or a network drive sends no events.
 SAFETY_SCAN_SECONDS = 600.0
@@ -31,8 +31,6 @@ CLEAN_UP_SECONDS = 3_600.0
 SCAN_ALL_PATHS = 500
 # Pause after a failed run.
 RETRY_SECONDS = 5.0
-# Pause before watching is tried again: the folder may have been away.
-WATCH_AGAIN_SECONDS = 300.0
 
 log = logging.getLogger(__name__)
 
@@ -48,9 +46,7 @@ class _Track:
         self._lock = threading.Lock()
         self._paths: set[str] = set()
         self._everything = False
-        self._watcher: Watcher | None = None
-        # Time of the next attempt to watch.
-        self._next_watch = 0.0
+        self.watch = FolderWatch(self.root, self.note, enabled=self.watches)
         self.last_scan = time.monotonic()
         # Time of the next run, after a failed one.
         self.not_before = 0.0
@@ -68,31 +64,6 @@ class _Track:
             waiting = {""} if self._everything else self._paths
             self._paths, self._everything = set(), False
         return waiting
-
-    def watch(self) -> None:
-        """Watch the folder where that is wanted and possible; after a gap scan everything."""
-        now = time.monotonic()
-        if not self.watches or self.watching or now < self._next_watch:
-            return
-        # A file name that isn't text ends a watcher; a full scan finds the changes since.
-        self.close()
-        watcher = Watcher(self.root, self.note)
-        if watcher.start():
-            self._watcher, self._next_watch = watcher, now + RETRY_SECONDS
-            self.note({""})
-            return
-        if not self._next_watch:
-            log.warning("%s can't be watched; it is compared every few seconds instead", self.root)
-        self._next_watch = now + WATCH_AGAIN_SECONDS
-
-    @property
-    def watching(self) -> bool:
-        return self._watcher is not None and self._watcher.alive
-
-    def close(self) -> None:
-        if self._watcher is not None:
-            self._watcher.close()
-            self._watcher = None
 
 
 class AutoIndexer:
@@ -190,7 +161,7 @@ class AutoIndexer:
                     self._wake.clear()
         finally:
             for track in self._tracks.values():
-                track.close()
+                track.watch.close()
             self._tracks = {}
 
     def _follow_settings(self) -> None:
@@ -205,7 +176,7 @@ class AutoIndexer:
         wanted = {followed.source.id: followed for followed in self._engine.followed()}
         for source_id, track in list(self._tracks.items()):
             if source_id not in wanted or wanted[source_id].watch != track.watches:
-                self._tracks.pop(source_id).close()
+                self._tracks.pop(source_id).watch.close()
         for source_id, followed in wanted.items():
             if source_id not in self._tracks:
                 self._tracks[source_id] = _Track(followed, self._wake)
@@ -213,10 +184,11 @@ class AutoIndexer:
         scan_due, self._scan_due = self._scan_due, False
         now = time.monotonic()
         for track in self._tracks.values():
-            track.watch()
+            if track.watch.renew():
+                track.note({""})
             interval = (
                 SAFETY_SCAN_SECONDS
-                if track.watching
+                if track.watch.active
                 else self._engine.settings.indexing.update_interval
             )
             if scan_due or (interval and now - track.last_scan > interval):

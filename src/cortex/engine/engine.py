@@ -51,7 +51,7 @@ from cortex.engine.sources.scanner import scan
 from cortex.engine.store import Operation, Store
 from cortex.engine.store_folder import find_store, has_lost_project
 from cortex.engine.store_stats import collect_stats
-from cortex.engine.worker import Pool
+from cortex.engine.worker.pool import Pool
 
 # Above this, reading everything for one answer takes longer than indexing it once.
 FULL_MODE_FILES = 2_500

@@ -19,7 +19,7 @@ from cortex.engine.indexer import rules_of
 from cortex.engine.readers import read
 from cortex.engine.sources.scanner import explain, read_bytes, scan_paths
 from cortex.engine.store import Store
-from cortex.engine.worker import Pool
+from cortex.engine.worker.pool import Pool
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,21 @@ def library_settings(variables: Mapping[str, str], *, shared: bool = False) -> S
     return load(None, environment=kept, shared=shared)
 
 
+@contextmanager
+def borrowed_library(engines: EnginePool, settings: Settings) -> Iterator[Library]:
+    """Lend the person's library for one piece of background work, however fresh it is.
+
+    Raises: StoreError and FileError where it can't be opened.
+    """
+    handle = engines.borrow(settings.home, settings)
+    try:
+        with engines.use(handle, wait=False) as engine:
+            assert isinstance(engine, Library)
+            yield engine
+    finally:
+        engines.give_back(handle)
+
+
 class LibrarySession:
     """One person's library, for agents."""
 

@@ -22,7 +22,7 @@ from cortex.base.types import Cancel, Freshness, IndexReport, Progress, Progress
 from cortex.engine import indexer
 from cortex.engine.file_queue import FileQueue
 from cortex.engine.store import EmbeddingJob, OperationRequest, Store
-from cortex.engine.worker import Pool
+from cortex.engine.worker.pool import Pool
 
 # Time between two forced runs requested by tools.
 FORCE_SECONDS = 60

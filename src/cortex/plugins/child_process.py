@@ -3,8 +3,8 @@
 Messages on stdin and stdout are one line of JSON each. The child first sends the plugin's
 declaration, then answers calls until stdin ends; so it dies with its parent however that dies, and
 takes along all processes that the plugin started. An exception in a hook is the answer to that
-call. Only the standard library is imported here: a plugin brings its own dependencies, and the
-child starts in a tenth of a second.
+call. Nothing beyond the standard library is imported here: a plugin brings its own dependencies,
+and the child starts in a tenth of a second.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import dataclasses
-import faulthandler
 import json
 import os
 import queue
@@ -24,6 +23,7 @@ from collections.abc import Callable, Mapping
 from importlib.metadata import entry_points
 from typing import BinaryIO, cast
 
+from cortex.base.runtime.child_main import apply_limits, take_streams, time_limit
 from cortex.plugins.api import GROUP, HOOKS, Context, Line, Section, Subject
 
 MAX_ANSWER_BYTES = 64 * 1024
@@ -37,32 +37,27 @@ Message = Mapping[str, object]
 
 def main(arguments: list[str]) -> int:
     """Send the declaration, then answer calls until stdin ends."""
-    requests, answers = _take_streams()
-    _apply_limits(int(arguments[1]))
+    requests, answers = take_streams()
+    apply_limits(int(arguments[1]))
     # Registered first, so it runs last.
     atexit.register(_end_all)
     calls: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(requests, calls), daemon=True).start()
-    with open(os.devnull, "wb") as null_device, contextlib.suppress(BrokenPipeError):
-        # faulthandler uses a C thread: it ends even a plugin that holds the GIL.
-        faulthandler.dump_traceback_later(LOAD_SECONDS, exit=True, file=null_device)
-        plugin_class = _load(arguments[0], answers)
-        faulthandler.cancel_dump_traceback_later()
+    with contextlib.suppress(BrokenPipeError):
+        with time_limit(LOAD_SECONDS):
+            plugin_class = _load(arguments[0], answers)
         plugin: object = None
         while plugin_class is not None and (call := calls.get()) is not None:
-            faulthandler.dump_traceback_later(
-                cast(float, call["seconds"]) + GRACE_SECONDS, exit=True, file=null_device
-            )
-            try:
-                if call["hook"] == "load":
-                    plugin = plugin_class(_context(call))
-                    reply = encode({"answer": None})
-                else:
-                    reply = encode({"answer": _perform(plugin, call)})
-            # Any exception of a plugin is the answer to the call.
-            except Exception as error:
-                reply = encode({"error": _describe(error)})
-            faulthandler.cancel_dump_traceback_later()
+            with time_limit(cast(float, call["seconds"]) + GRACE_SECONDS):
+                try:
+                    if call["hook"] == "load":
+                        plugin = plugin_class(_context(call))
+                        reply = encode({"answer": None})
+                    else:
+                        reply = encode({"answer": _perform(plugin, call)})
+                # Any exception of a plugin is the answer to the call.
+                except Exception as error:
+                    reply = encode({"error": _describe(error)})
             _send(answers, reply)
     return 0
 
@@ -178,30 +173,6 @@ def _end_all() -> None:
             sys.stdout.flush()
         os.killpg(os.getpid(), signal.SIGKILL)
     os._exit(0)
-
-
-def _take_streams() -> tuple[BinaryIO, BinaryIO]:
-    """Return the real stdin and stdout, and replace them.
-
-    From now on prints go to stderr, and reads return nothing.
-    """
-    requests = os.fdopen(os.dup(sys.stdin.fileno()), "rb")
-    answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    with open(os.devnull, "rb") as null_device:
-        os.dup2(null_device.fileno(), sys.stdin.fileno())
-    return requests, answers
-
-
-def _apply_limits(memory_bytes: int) -> None:
-    """Limit memory, and leave Ctrl-C to the parent."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if memory_bytes and sys.platform != "win32":
-        import resource
-
-        # macOS refuses some values.
-        with contextlib.suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
 
 
 if __name__ == "__main__":

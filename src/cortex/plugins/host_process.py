@@ -13,17 +13,14 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-import os
-import queue
-import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import BinaryIO, TypeVar, cast
 
+from cortex.base.runtime.child_process import END_SECONDS, KILL_SECONDS, ChildProcess, python_module
 from cortex.plugins.api import HOOKS, Context, Plugin
 from cortex.plugins.child_process import MAX_ANSWER_BYTES, encode, plain
 from cortex.plugins.configuration import misfit
@@ -33,10 +30,6 @@ from cortex.plugins.results import Declared, declared_of
 MOST_FAILURES = 3
 # Address space on Linux; numeric libraries reserve hundreds of megabytes that they never touch.
 MEMORY_BYTES = 2 << 30
-# Time that a process has to end by itself.
-END_SECONDS = 0.5
-# Time that the system has to end a killed process.
-KILL_SECONDS = 5.0
 
 log = logging.getLogger(__name__)
 
@@ -152,8 +145,7 @@ class Host:
         self._root = root
         self._limits = limits
         self.known: Declared | None = None  # the declaration, after the first start
-        self._process: subprocess.Popen[bytes] | None = None
-        self._exchange_thread: threading.Thread | None = None
+        self._process: ChildProcess | None = None
         self._idle: threading.Timer | None = None
         self._used = 0.0
         self._lock = threading.Lock()  # one call at a time
@@ -203,8 +195,7 @@ class Host:
         self._closed = True
         free = self._lock.acquire(timeout=END_SECONDS / 2)
         if not free and (process := self._process) is not None:
-            with contextlib.suppress(OSError):
-                process.kill()
+            process.kill()
             free = self._lock.acquire(timeout=KILL_SECONDS)
         try:
             self._end(END_SECONDS)
@@ -242,7 +233,7 @@ class Host:
     def _ensure_loaded(self) -> None:
         """Start the process and load the plugin, unless it is loaded."""
         if self._process is not None:
-            if self._process.poll() is None:
+            if self._process.alive:
                 return
             # It ended between two calls, so no answer was lost.
             self._end()
@@ -267,26 +258,10 @@ class Host:
         files = self.known is not None and "files" in self.known.permissions
         return {"config": self._config, "root": self._root if files else None}
 
-    def _start(self) -> subprocess.Popen[bytes]:
+    def _start(self) -> ChildProcess:
+        command = python_module("cortex.plugins.child_process", self.name, str(MEMORY_BYTES))
         try:
-            return subprocess.Popen(
-                # -P: files in the working directory must not shadow modules.
-                [
-                    sys.executable,
-                    "-P",
-                    "-m",
-                    "cortex.plugins.child_process",
-                    self.name,
-                    str(MEMORY_BYTES),
-                ],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                # Not a folder of the user's, which couldn't be removed while in use.
-                cwd=os.path.dirname(os.path.abspath(sys.executable)),
-                # A group of its own, so that the processes it starts end with it.
-                start_new_session=True,
-                creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
-            )
+            return ChildProcess(command, group=True)
         except (OSError, ValueError) as error:
             raise Failed(f"its process can't be started: {error}") from error
 
@@ -298,7 +273,7 @@ class Host:
         Raises:
             Failed: there is none.
         """
-        process = cast("subprocess.Popen[bytes]", self._process)
+        process = cast(ChildProcess, self._process)
         try:
             body = (
                 b""
@@ -307,15 +282,12 @@ class Host:
             )
         except (TypeError, ValueError) as error:
             raise Failed(f"it can't be told: {error}") from error
-        lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-        self._exchange_thread = threading.Thread(
-            target=_write_and_read, args=(process, body, lines), daemon=True
-        )
-        self._exchange_thread.start()
         try:
-            line = lines.get(timeout=seconds)
-        except queue.Empty:
+            line = process.exchange(partial(_write_and_read, body), seconds)
+        except TimeoutError:
             raise Failed(f"it took longer than {seconds:g} s", lost=True) from None
+        except (OSError, ValueError):
+            line = b""
         if len(line) > MAX_ANSWER_BYTES + 1:
             raise Failed(f"it answered with more than {MAX_ANSWER_BYTES:,} bytes", lost=True)
         if not line.endswith(b"\n"):
@@ -344,50 +316,20 @@ class Host:
                 self._end(END_SECONDS)
 
     def _end(self, grace_seconds: float = 0.0) -> None:
-        """End the process and all that it started: by closing its stdin, then by force."""
+        """End the process and all that it started."""
         process, self._process = self._process, None
         if self._idle is not None:
             self._idle.cancel()
-        if process is None:
-            return
-        if grace_seconds:
-            with contextlib.suppress(OSError):
-                cast(BinaryIO, process.stdin).close()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(grace_seconds)
-        _kill(process)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(KILL_SECONDS)
-        if self._exchange_thread is not None:
-            self._exchange_thread.join(END_SECONDS)
-            # A process that left its group still holds the pipe.
-            if self._exchange_thread.is_alive():
-                return
-        for stream in (process.stdin, process.stdout):
-            with contextlib.suppress(OSError):
-                cast(BinaryIO, stream).close()
+        if process is not None:
+            process.end(grace_seconds)
 
 
-def _write_and_read(
-    process: subprocess.Popen[bytes], body: bytes, lines: queue.SimpleQueue[bytes]
-) -> None:
+def _write_and_read(body: bytes, requests: BinaryIO, answers: BinaryIO) -> bytes:
     """Write a message and read a line; an incomplete line means that the process ended."""
-    line = b""
-    with contextlib.suppress(OSError, ValueError):
-        if body:
-            cast(BinaryIO, process.stdin).write(body)
-            cast(BinaryIO, process.stdin).flush()
-        line = cast(BinaryIO, process.stdout).readline(MAX_ANSWER_BYTES + 2)
-    lines.put(line)
-
-
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    """Kill a process and its group; a process that wasn't waited for still has its pid."""
-    with contextlib.suppress(OSError):
-        if process.returncode is None and sys.platform != "win32":
-            os.killpg(process.pid, signal.SIGKILL)
-        else:
-            process.kill()
+    if body:
+        requests.write(body)
+        requests.flush()
+    return answers.readline(MAX_ANSWER_BYTES + 2)
 
 
 def _why(reply: Mapping[str, object]) -> str:

@@ -11,7 +11,7 @@ import pytest
 from cortex.base.types import Cancel, Cut, UnreadableFile
 from cortex.engine.readers import DocumentText, read_document
 from cortex.engine.readers import safe_zip as archive_module
-from cortex.engine.worker import Pool
+from cortex.engine.worker.pool import Pool
 
 BODY = "<w:p><w:r><w:t>fine words</w:t></w:r></w:p>"
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from cortex.engine.sources.scanner import Rules, scan
-from cortex.engine.sources.watcher import Watcher, relevant_paths
+from cortex.engine.sources.watcher import FolderWatch, Watcher, relevant_paths
 
 WAIT_SECONDS = 10.0
 
@@ -220,3 +220,24 @@ def test_events_that_do_not_matter_are_dropped(
     tmp_path: Path, change: int, path: str, expected: set[str]
 ) -> None:
     assert relevant_paths(str(tmp_path), [(change, str(tmp_path / path))]) == expected
+
+
+def test_a_folder_that_was_away_is_watched_as_soon_as_it_is_there(tmp_path: Path) -> None:
+    log = Log()
+    watch = FolderWatch(tmp_path / "project", log)
+    assert not watch.renew()
+    (tmp_path / "project").mkdir()
+    try:
+        assert watch.renew() and watch.active
+        # Watching goes on, so nothing was missed.
+        assert not watch.renew()
+        (tmp_path / "project" / "a.py").write_text("x", encoding="utf-8")
+        log.wait(lambda paths: "a.py" in paths)
+    finally:
+        watch.close()
+    assert not watch.active
+
+
+def test_a_folder_that_is_not_to_be_watched_never_is(tmp_path: Path) -> None:
+    watch = FolderWatch(tmp_path, Log(), enabled=False)
+    assert not watch.renew() and not watch.active

@@ -34,6 +34,6 @@ def misbehave(
 
 
 if __name__ == "__main__":
-    requests, answers = child._take_streams()
-    child._settle(int(sys.argv[1]))
+    requests, answers = child.take_streams()
+    child.settle(int(sys.argv[1]))
     child.serve(requests, answers, misbehave)

@@ -13,8 +13,8 @@ import psutil
 import pytest
 
 from cortex.base.types import Cancel, Cut, UnreadableFile
-from cortex.engine.worker import Pool
 from cortex.engine.worker import pool as pool_module
+from cortex.engine.worker.pool import Pool
 
 CHILD = str(Path(__file__).with_name("misbehaving_child.py"))
 
@@ -272,7 +272,7 @@ def test_a_killed_parent_leaves_no_worker(until):
         f"""
         import sys
         from cortex.base.types import Cancel
-        from cortex.engine.worker import Pool
+        from cortex.engine.worker.pool import Pool
         pool = Pool(2, timeout_seconds=60, command={misbehaving()!r})
         list(pool.cut_all([(n, "file.txt", b"x" * 200_000) for n in range(8)], 250, 0, Cancel()))
         sys.stdout.write("ready\\n")

@@ -7,6 +7,8 @@ import socket
 import sys
 import threading
 
+from cortex.families.chunkfiles.pool import ChunkIndexPool
+from cortex.interfaces.assembly.families import SharedResources
 from cortex.interfaces.assembly.pool import engine_pool
 from cortex.interfaces.daemon.server import (
     ClientRefused,
@@ -35,7 +37,13 @@ async def serve(path: str, token: str) -> None:
     listener.listen(8)
     print("listens", flush=True)
     await Daemon(
-        listener, open_nothing, hooked, engine_pool(keep=False), idle=0, memory=0, token=token
+        listener,
+        open_nothing,
+        hooked,
+        SharedResources(engine_pool(keep=False), ChunkIndexPool()),
+        idle=0,
+        memory=0,
+        token=token,
     ).run(lambda: True)
 
 

@@ -20,8 +20,8 @@ from cortex.families.chunkfiles.pool import ChunkIndexPool
 from cortex.interfaces.assembly.families import SharedResources
 from cortex.interfaces.assembly.pool import engine_pool
 from cortex.interfaces.cli.mcp import read_arguments
-from cortex.interfaces.daemon.main import opener
 from cortex.interfaces.daemon.server import ClientSession, Hello
+from cortex.interfaces.daemon.service import opener
 from cortex.toolkit.tool import Call, bind, find_tool, perform
 
 # A value that isn't the default, where the kind of a setting doesn't give one.

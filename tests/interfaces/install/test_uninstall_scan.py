@@ -7,6 +7,7 @@ import subprocess
 
 import pytest
 
+from cortex.base.runtime.atomic_file import atomic_write
 from cortex.families.chunkfiles.generations import home_of
 from cortex.families.team.sync import overwritten, rejections
 from cortex.families.team.sync.connection import TOKEN_FILE
@@ -81,6 +82,16 @@ def test_a_full_machine_is_empty_afterwards(place):
     assert files_in(place.machine.home) == []
     assert [file for file in files_in(place.root) if not file.startswith(".git/")] == []
     assert not (place.root / ".cortex").exists()
+
+
+@pytest.mark.parametrize("name", ["config.yml", TOKEN_FILE, "cortexd-1.json"])
+def test_what_a_killed_process_left_of_a_write_goes_too(place, name):
+    fill(place.home, "cortex.db")
+    with atomic_write(place.home / name) as temporary:
+        left = temporary.name
+    fill(place.home, left)
+    remove(place)
+    assert not place.home.exists()
 
 
 def test_what_a_core_has_here_is_a_teams_and_stays(place):

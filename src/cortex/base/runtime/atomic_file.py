@@ -6,6 +6,7 @@ A reader sees the old file or the new one, never a part.
 from __future__ import annotations
 
 import os
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -14,21 +15,33 @@ from pathlib import Path
 from cortex.base.errors import FileError, code_of, error_of
 
 
+def replace_file(file: Path, content: bytes, *, mode: int = 0o600, keep_mode: bool = False) -> None:
+    """Write a whole file, durably; with `keep_mode` one that exists keeps its own mode.
+
+    Raises: OSError; the file is unchanged then.
+    """
+    if keep_mode:
+        with suppress(FileNotFoundError):
+            mode = stat.S_IMODE(os.stat(file).st_mode)
+    with _temporary_beside(file) as temporary:
+        with open(temporary, "wb") as target:
+            target.write(content)
+            target.flush()
+            os.fsync(target.fileno())
+        os.chmod(temporary, mode)
+        os.replace(temporary, file)
+
+
 @contextmanager
 def atomic_write(file: Path) -> Iterator[Path]:
     """Yield a private temporary path that replaces `file` when the block ends without an error.
 
     Raises: FileError.
     """
-    temporary = ""
     try:
-        # mkstemp creates it with access for this user only.
-        descriptor, temporary = tempfile.mkstemp(
-            dir=file.parent, prefix=f".{file.name[:40]}-", suffix=".tmp"
-        )
-        os.close(descriptor)
-        yield Path(temporary)
-        os.replace(temporary, file)
+        with _temporary_beside(file) as temporary:
+            yield temporary
+            os.replace(temporary, file)
     except OSError as error:
         why = f"{file} can't be written: {error.strerror}"
         if shortage := code_of(error, ""):
@@ -37,6 +50,17 @@ def atomic_write(file: Path) -> Iterator[Path]:
         raise FileError(
             code, why, instead=("Name a file in a folder that is there and that you may write to.",)
         ) from None
+
+
+@contextmanager
+def _temporary_beside(file: Path) -> Iterator[Path]:
+    """Create an empty file in the folder of `file` for this user only; remove what is left."""
+    descriptor, name = tempfile.mkstemp(
+        dir=file.parent, prefix=f".{file.name[:40]}-", suffix=".tmp"
+    )
+    os.close(descriptor)
+    try:
+        yield Path(name)
     finally:
         with suppress(OSError):
-            os.unlink(temporary)
+            os.unlink(name)

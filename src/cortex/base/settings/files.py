@@ -12,7 +12,6 @@ import json
 import os
 import re
 import stat
-import tempfile
 from collections.abc import Mapping, MutableMapping
 from contextlib import suppress
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from cortex.base.errors import ConfigError, FileError
 from cortex.base.paths import LAST_SETTINGS_FOLDER, make_private
+from cortex.base.runtime.atomic_file import replace_file
 from cortex.base.settings.groups import Trust
 from cortex.base.settings.merge import SettingEntry
 from cortex.base.settings.registry import (
@@ -340,18 +340,7 @@ def _dump(yaml: YAML, content: object) -> str:
 
 
 def _replace(path: Path, text: str, *, private: bool) -> None:
-    """Write to a temporary file, then rename: a reader sees the old file or the new one."""
     # A store may later be created beside the file.
     make_private(path.parent)
-    mode = 0o600 if private else (path.stat().st_mode & 0o777 if path.exists() else 0o644)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, mode)
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    mode = 0o600 if private else 0o644
+    replace_file(path, text.encode("utf-8"), mode=mode, keep_mode=not private)

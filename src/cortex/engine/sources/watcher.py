@@ -15,6 +15,7 @@ import os
 import platform
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,6 +32,10 @@ LONGEST_WAIT_MS = 400
 # Time after which the native loop returns without changes.
 IDLE_MS = 60_000
 CLOSE_SECONDS = 1.0
+# Pause before a watcher that failed is replaced, and before watching that the system refused is
+# tried again.
+RESTART_SECONDS = 5.0
+WATCH_AGAIN_SECONDS = 300.0
 _MODIFIED = 2  # watchfiles.Change.modified
 
 _IGNORE_FILES = frozenset({".gitignore", IGNORE_FILE})
@@ -133,6 +138,46 @@ class Watcher:
         except Exception:
             # Last handler of the thread: one failed update must not end the watching.
             _log.exception("a change of %d paths in %s was not taken up", len(paths), self._root)
+
+
+class FolderWatch:
+    """Watch of a folder that is renewed when it failed, or when the folder was away."""
+
+    def __init__(
+        self, root: Path, on_change: Callable[[set[str]], None], *, enabled: bool = True
+    ) -> None:
+        self._root, self._on_change, self._enabled = root, on_change, enabled
+        self._watcher: Watcher | None = None
+        self._next_try = 0.0
+
+    @property
+    def active(self) -> bool:
+        """True while changes are seen."""
+        return self._watcher is not None and self._watcher.alive
+
+    def renew(self) -> bool:
+        """Watch where that is wanted, possible and due; true if there may be unseen changes."""
+        now = time.monotonic()
+        if not self._enabled or self.active or now < self._next_try or not self._root.is_dir():
+            return False
+        # A file name that isn't text ends a watcher; a full scan finds the changes since.
+        self.close()
+        watcher = Watcher(self._root, self._on_change)
+        if watcher.start():
+            self._watcher, self._next_try = watcher, now + RESTART_SECONDS
+            return True
+        if not self._next_try:
+            _log.warning(
+                "%s can't be watched; it is compared every few seconds instead", self._root
+            )
+        self._next_try = now + WATCH_AGAIN_SECONDS
+        return False
+
+    def close(self) -> None:
+        """Stop watching."""
+        if self._watcher is not None:
+            self._watcher.close()
+            self._watcher = None
 
 
 def watches_needed(root: Path) -> int:

@@ -8,10 +8,8 @@ answer. Grammars load with the first file of their language.
 from __future__ import annotations
 
 import contextlib
-import faulthandler
 import gc
 import os
-import signal
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,6 +17,7 @@ from functools import partial
 from typing import BinaryIO, cast
 
 from cortex.base.redaction import redact_cut
+from cortex.base.runtime.child_main import apply_limits, take_streams, time_limit
 from cortex.base.secret_scanner import find_leaks_by_line
 from cortex.base.types import Cut, UnreadableFile
 from cortex.engine.chunkers import HEAD_CHARACTERS, cut, language_of
@@ -35,27 +34,23 @@ Cutter = Callable[[str, bytes, int, int, bool, bool], Cut | UnreadableFile]
 
 def main(arguments: list[str]) -> int:
     """Answer requests until stdin ends."""
-    requests, answers = _take_streams()
-    _settle(int(arguments[0]) if arguments else 0)
+    requests, answers = take_streams()
+    settle(int(arguments[0]) if arguments else 0)
     serve(requests, answers, cut_file)
     return 0
 
 
 def serve(requests: BinaryIO, answers: BinaryIO, cutter: Cutter) -> None:
     """Send the ready frame, then answer every frame of `requests` with one frame."""
-    with open(os.devnull, "wb") as nowhere, contextlib.suppress(BrokenPipeError, EOFError):
+    with contextlib.suppress(BrokenPipeError, EOFError):
         write_frame(answers, READY)
         while (message := read_frame(requests)) is not None:
             target, overlap, seconds, documents, redacted, files = cast(Request, message)
-            # The alarm is a C thread, so it works even when native code hangs and the parent is
-            # gone.
-            faulthandler.dump_traceback_later(seconds + GRACE_SECONDS, exit=True, file=nowhere)
-            cuts = [
-                partial(cutter, path, raw, target, overlap, documents, redacted)
-                for path, raw in files
-            ]
-            reply = [_answer(cut, raw) for cut, (_, raw) in zip(cuts, files, strict=True)]
-            faulthandler.cancel_dump_traceback_later()
+            with time_limit(seconds + GRACE_SECONDS):
+                reply = [
+                    _answer(partial(cutter, path, raw, target, overlap, documents, redacted), raw)
+                    for path, raw in files
+                ]
             write_frame(answers, reply)
 
 
@@ -105,25 +100,12 @@ def _answer(cut: Callable[[], Cut | UnreadableFile], raw: bytes) -> Answer:
         return f"failed: {type(error).__name__}: {error}"[:MAX_REASON_CHARACTERS]
 
 
-def _take_streams() -> tuple[BinaryIO, BinaryIO]:
-    """Take the real stdin and stdout; from now on prints go to stderr."""
-    answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    return sys.stdin.buffer, answers
-
-
-def _settle(memory_bytes: int) -> None:
-    """Limit memory, lower the priority, leave Ctrl-C to the parent."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def settle(memory_bytes: int) -> None:
+    """Limit memory, lower the priority, and collect garbage rarely."""
+    apply_limits(memory_bytes)
     if hasattr(os, "nice"):
         with contextlib.suppress(OSError):
             os.nice(NICENESS)
-    if memory_bytes and sys.platform != "win32":
-        import resource
-
-        # macOS refuses some values.
-        with contextlib.suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
     gc.freeze()
     # Chunking makes no reference cycles; a collection only costs time.
     gc.set_threshold(20_000, 20, 50)

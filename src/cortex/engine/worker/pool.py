@@ -8,17 +8,15 @@ in the caller's thread, as results are taken.
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import os
 import queue
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from typing import BinaryIO, Generic, TypeVar, cast
+from functools import partial
+from typing import BinaryIO, Generic, TypeVar
 
+from cortex.base.runtime.child_process import END_SECONDS, ChildProcess, python_module
 from cortex.base.types import Cancel, Cut, UnreadableFile
 from cortex.engine.worker.frames import READY, Request, read_frame, unpack_reply, write_frame
 
@@ -30,11 +28,6 @@ BATCHES_A_WORKER = 3
 POLL_SECONDS = 0.1
 # Time for a process to become ready: a busy machine is not a file's fault.
 START_SECONDS = 60.0
-# Time for the system to end a killed process.
-KILL_SECONDS = 5.0
-# Time for a process to end by itself.
-END_SECONDS = 0.5
-
 # Prefix of the reason where no process became ready, which is not a file's fault.
 NOT_STARTED = "worker not started"
 
@@ -53,10 +46,9 @@ class _Worker:
 
     def __init__(self, command: list[str]) -> None:
         self._command = command
-        self._process: subprocess.Popen[bytes] | None = None
-        self._deadline: float | None = None
-        self._overdue = False
-        # Between the asking thread and the watching one.
+        self._process: ChildProcess | None = None
+        self._at_work = False
+        # Between the asking thread and the one that ends the run.
         self._guard = threading.Lock()
 
     def ask(self, request: Request, seconds: float) -> list[Cut | UnreadableFile]:
@@ -65,91 +57,52 @@ class _Worker:
         Raises:
             _Lost: the process did not answer, or not to this request; the message is the reason.
         """
-        answers: list[Cut | UnreadableFile] | None = None
-        # Reasons for a missing answer: for a dead process, and for one killed when time was up.
-        lost = late = NOT_STARTED
+        lost, late = "", NOT_STARTED
+        self._at_work = True
         try:
             process = self._ready()
             lost, late = "worker died", "timed out"
-            self._set_deadline(seconds)
-            write_frame(cast(BinaryIO, process.stdin), request)
-            answers = unpack_reply(read_frame(cast(BinaryIO, process.stdout)), request[-1])
+            return process.exchange(partial(_ask, request), seconds)
+        except TimeoutError:
+            reason = late
         except Exception as error:
             # A process with corrupt memory may send anything.
             log.debug("a worker did not answer: %r", error)
-            if lost == NOT_STARTED:
-                lost = f"{NOT_STARTED}: {error}"
-        with self._guard:
-            self._deadline = None
-            overdue = self._overdue
-        if answers is None or overdue:
-            self.end()
-        if answers is None:
-            raise _Lost(late if overdue else lost)
-        return answers
-
-    def watch(self, now: float) -> None:
-        """Kill the process if it is overdue.
-
-        The thread that waits for it then sees the end of its stream.
-        """
-        with self._guard:
-            if self._deadline is not None and now > self._deadline:
-                self._overdue = True
-                self._kill()
+            reason = lost or f"{NOT_STARTED}: {error}"
+        finally:
+            with self._guard:
+                self._at_work = False
+        self.end()
+        raise _Lost(reason)
 
     def end(self, grace_seconds: float = 0.0) -> None:
-        """End the process: by closing its stdin, then by force."""
+        """End the process."""
         process, self._process = self._process, None
-        if process is None:
-            return
-        if process.stdin is not None:
-            with contextlib.suppress(OSError):
-                process.stdin.close()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            if grace_seconds:
-                process.wait(grace_seconds)
-        if process.poll() is None:
-            process.kill()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(KILL_SECONDS)
-        if process.stdout is not None:
-            process.stdout.close()
+        if process is not None:
+            process.end(grace_seconds)
 
     def interrupt(self) -> None:
         """Kill the process if it is at work."""
         with self._guard:
-            if self._deadline is not None:
-                self._kill()
+            if self._at_work and self._process is not None:
+                self._process.kill()
 
-    def _kill(self) -> None:
-        process = self._process
-        if process is not None:
-            with contextlib.suppress(OSError):
-                process.kill()
-
-    def _set_deadline(self, seconds: float) -> None:
-        with self._guard:
-            self._overdue = False
-            self._deadline = time.monotonic() + seconds
-
-    def _ready(self) -> subprocess.Popen[bytes]:
-        """Return the process, started if there is none, once it is ready."""
+    def _ready(self) -> ChildProcess:
+        """Return the process, once it is ready; started if there is none any more."""
+        if self._process is not None and not self._process.alive:
+            self.end()
         if self._process is None:
-            self._process = subprocess.Popen(
-                self._command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                # Not a folder of the user's, which could then not be removed.
-                cwd=os.path.dirname(os.path.abspath(sys.executable)),
-                creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
-            )
-            self._set_deadline(START_SECONDS)
-            greeting = read_frame(cast(BinaryIO, self._process.stdout))
+            self._process = ChildProcess(self._command)
+            greeting = self._process.exchange(lambda _, answers: read_frame(answers), START_SECONDS)
             if greeting != READY:
                 fault = "ended at once" if greeting is None else "isn't a worker"
                 raise ValueError(f"{self._command[0]} {fault}")
         return self._process
+
+
+def _ask(request: Request, requests: BinaryIO, answers: BinaryIO) -> list[Cut | UnreadableFile]:
+    write_frame(requests, request)
+    return unpack_reply(read_frame(answers), request[-1])
 
 
 class _Run(Generic[Key]):
@@ -181,14 +134,7 @@ class Pool:
         command: list[str] | None = None,
     ) -> None:
         self._is_ours = command is None
-        # -P: modules in the working directory must not shadow ours.
-        self._command = command or [
-            sys.executable,
-            "-P",
-            "-m",
-            "cortex.engine.worker.child",
-            str(memory_bytes),
-        ]
+        self._command = command or python_module("cortex.engine.worker.child", str(memory_bytes))
         self._workers = [_Worker(self._command) for _ in range(max(1, size))]
         self._timeout_seconds = timeout_seconds
         # One cut_all at a time.
@@ -276,7 +222,6 @@ class Pool:
         """Feed batches and yield answers until all are answered."""
         in_flight = in_flight_bytes = 0
         exhausted = False
-        watched = time.monotonic()
         while not run.stopped.is_set() and not cancel:
             while (
                 not exhausted
@@ -292,10 +237,6 @@ class Pool:
                 run.waiting.put(batch)
             if exhausted and not in_flight:
                 return
-            if (now := time.monotonic()) - watched > POLL_SECONDS:
-                watched = now
-                for worker in self._workers:
-                    worker.watch(now)
             try:
                 batch, answers = run.done.get(timeout=POLL_SECONDS)
             except queue.Empty:

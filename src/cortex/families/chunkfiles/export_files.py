@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
 from cortex.base.errors import ConfigError, FileError, LimitError, explained
 from cortex.base.runtime.file_lock import lock_file
@@ -132,19 +132,14 @@ def replace(folder: Path, name: str, pieces: Iterable[str]) -> None:
         # Never write through a link that was left there.
         temporary.unlink(missing_ok=True)
         with open(temporary, "x", encoding="utf-8", newline="\n") as file:
-            _write(file, pieces)
+            file.writelines(pieces)
+            file.flush()
+            os.fsync(file.fileno())
         os.replace(temporary, folder / name)
     except OSError as error:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
         raise explained(error, f"writing {folder / name}") from error
-
-
-def _write(file: TextIO, pieces: Iterable[str]) -> None:
-    for piece in pieces:
-        file.write(piece)
-    file.flush()
-    os.fsync(file.fileno())
 
 
 def render(
@@ -185,20 +180,16 @@ def _render_chunk(chunk: WrittenChunk) -> str:
 def compact(value: object) -> str:
     """Encode as JSON without spaces; lone surrogates, which UTF-8 can't hold, are escaped."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return text if _is_writable(text) else json.dumps(value, separators=(",", ":"))
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return json.dumps(value, separators=(",", ":"))
+    return text
 
 
 def indented(value: object) -> str:
     """Encode as indented JSON for people."""
     return json.dumps(value, indent=2)
-
-
-def _is_writable(text: str) -> bool:
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def numbers(vector: np.ndarray) -> str:

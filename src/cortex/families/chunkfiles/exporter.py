@@ -17,9 +17,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cortex.base.errors import Cancelled
 from cortex.base.settings import Settings
-from cortex.base.types import Cancel, Doc, Entry, Progress, ProgressCallback, UnreadableFile
+from cortex.base.types import Cancel, Doc, Entry, ProgressCallback, UnreadableFile
 from cortex.engine.embedders import open_embedder, open_local
 from cortex.engine.embedders.circuit_breaker import CircuitBreaker
 from cortex.engine.engine import Engine
@@ -30,15 +29,12 @@ from cortex.families.chunkfiles.export_entries import DOCUMENTATION, DOCUMENTS, 
 from cortex.families.chunkfiles.export_files import NAMES, ExportModel, check_ours
 from cortex.families.chunkfiles.format import WrittenChunk
 from cortex.families.chunkfiles.index import chunks_dir
-from cortex.families.chunkfiles.reembedder import Reembedded, reembed
+from cortex.families.chunkfiles.reembedder import Reembedded, embed_texts, reembed
 
 if TYPE_CHECKING:
     import numpy as np
 
 __all__ = ["Exporter", "Reembedded", "Report", "check_ours", "embedder_for", "folder_of", "reembed"]
-
-# Texts per call of the embedder.
-BATCH = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,20 +211,10 @@ class Exporter:
             for entry in entries
             if entry.text not in known
         }
-        missing = list(titles)
-        for start in range(0, len(missing), BATCH):
-            if cancel:
-                raise Cancelled
-            texts = missing[start : start + BATCH]
-            rows = embedder.passages(texts)
-            for text, row in zip(texts, rows, strict=True):
-                # Readers divide by a vector's length, so a vector of length 0 is none. The title
-                # has words at least.
-                row = row if row.any() else embedder.passages([titles[text]])[0]
-                if row.any():
-                    known[text] = row
-            progress(Progress("embedding", start + len(texts), len(missing)))
-        return known, len(missing)
+        # A title has words at least.
+        rows = embed_texts(list(titles.items()), embedder, progress, cancel)
+        known.update((text, row) for text, row in zip(titles, rows, strict=True) if row.any())
+        return known, len(titles)
 
     def _write_kind(
         self, kind: str, entries: Sequence[Entry], vectors: Mapping[str, np.ndarray]

@@ -21,9 +21,11 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from pydantic_core import from_json
 
@@ -266,7 +268,7 @@ class ChunkFileReader:
 class _Text:
     """A file as JSON text that is read only as far as needed."""
 
-    def __init__(self, file: BinaryIO, name: str) -> None:
+    def __init__(self, file: FileIO, name: str) -> None:
         self._file = file
         self._name = name
         self._decoder = codecs.getincrementaldecoder("utf-8-sig")("strict")
@@ -366,26 +368,16 @@ class _Text:
         self._numbers = -1
 
 
-class _opened:
-    """Context manager for one pass over a file; OSError becomes FileError."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def __enter__(self) -> _Text:
-        try:
-            self._file = open(self._path, "rb", buffering=0, opener=_open_regular)
-        except OSError as error:
-            raise _unreadable(self._path, error) from error
-        if not stat.S_ISREG(os.fstat(self._file.fileno()).st_mode):
-            self._file.close()
-            raise FileError("FILE_UNREADABLE", f"{shown(self._path.name)} is no ordinary file")
-        return _Text(self._file, self._path.name)  # type: ignore[arg-type]
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        self._file.close()
-        if isinstance(error, OSError):
-            raise _unreadable(self._path, error) from error
+@contextmanager
+def _opened(path: Path) -> Iterator[_Text]:
+    """Open a file for one pass; OSError becomes FileError."""
+    try:
+        with open(path, "rb", buffering=0, opener=_open_regular) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise FileError("FILE_UNREADABLE", f"{shown(path.name)} is no ordinary file")
+            yield _Text(file, path.name)
+    except OSError as error:
+        raise _unreadable(path, error) from error
 
 
 def _open_regular(path: str, flags: int) -> int:

@@ -17,13 +17,12 @@ import contextlib
 import logging
 import os
 import shutil
-import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 from cortex.base.errors import CortexError, FileError
 from cortex.base.paths import make_private
+from cortex.base.runtime.atomic_file import replace_file
 from cortex.base.text import hash_bytes
 from cortex.base.types import Source, Stamp
 from cortex.engine.store import STORE_NAME, Store
@@ -52,56 +51,33 @@ def home_of(directory: Path, cortex_home: Path) -> Path:
 
 
 class Generation:
-    """One open generation; queries run inside `use`, and it is closed after the last one."""
+    """One open generation."""
 
     def __init__(self, path: Path, lease: Lease) -> None:
         self.path = path
         self._lease = lease
-        self._lock = threading.Lock()
-        self._uses = 0
-        self._retired = False
-        self._closed = False
+        # Queries under way.
+        self.uses = 0
         # Stamps of its vectors, the most frequent first.
         self.stamps: tuple[Stamp, ...] = ()
         self.filters: dict[tuple[tuple[str, ...], tuple[str, ...]], frozenset[int]] = {}
         self.store = Store(path / _STORE)
         self.source: Source = self.store.content.source(KIND, path.parent.name, "")
 
-    @contextlib.contextmanager
-    def use(self) -> Iterator[bool]:
-        """Keep the generation open for the block; yields false if it is closed already."""
-        with self._lock:
-            usable = not self._closed
-            self._uses += usable
-        try:
-            yield usable
-        finally:
-            with self._lock:
-                self._uses -= usable
-
     def publish(self) -> None:
         """Mark the generation as complete and reopen it, to free the memory of the build."""
         self.store.checkpoint()
         self.store.close()
-        mark = self.path / f"{_PUBLISHED}.new"
-        mark.write_text(FORMAT, encoding="utf-8")
-        os.replace(mark, self.path / _PUBLISHED)
+        replace_file(self.path / _PUBLISHED, FORMAT.encode())
         self.store = Store(self.path / _STORE)
 
-    def retire(self) -> bool:
-        """Close the generation and remove its directory, unless it is in use; true if closed."""
-        with self._lock:
-            self._closed = self._closed or not self._uses
-        if self._closed and not self._retired:
-            self._retired = True
-            self.store.close()
-            remove(self.path, self._lease)
-        return self._closed
+    def retire(self) -> None:
+        """Close the generation and remove its directory."""
+        self.store.close()
+        remove(self.path, self._lease)
 
     def close(self) -> None:
         """Close the generation and leave its directory to the next process."""
-        with self._lock:
-            self._closed = True
         self.store.close()
         self._lease.release()
 

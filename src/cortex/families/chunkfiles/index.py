@@ -2,7 +2,7 @@
 
 A query is answered by one generation from beginning to end (`generations.py`). A change is built
 aside (`builder.py`) and replaces the current generation in one step, so no query waits for a reload
-or sees half of one. `query_embedding.py` embeds the queries. Knows no tool and no protocol.
+or sees half of one. `query_embedder.py` embeds the queries. Knows no tool and no protocol.
 
 Road not taken: keeping the chunks in memory. From disk they are available at once after a restart,
 and 100,000 of them take 10 MB more than one.
@@ -37,7 +37,7 @@ from cortex.families.chunkfiles.builder import States
 from cortex.families.chunkfiles.generations import Generation
 from cortex.families.chunkfiles.loader import DAMAGES, GenerationLoader
 from cortex.families.chunkfiles.preflight import check_files
-from cortex.families.chunkfiles.query_embedding import EmbedderChoice, QueryEmbedders
+from cortex.families.chunkfiles.query_embedder import EmbedderChoice, QueryEmbedders
 from cortex.families.chunkfiles.watcher import ChunkFileWatcher
 
 __all__ = ["ChunkIndex", "ChunkIndexState", "ChunkQuery", "ChunkSearchResult", "chunks_dir"]
@@ -51,8 +51,6 @@ FILTERS = 16
 POLL_SECONDS = 0.05
 # Problems that an answer lists.
 NOTES = 5
-# Key of the problem that belongs to no file.
-RELOAD = "reload"
 
 log = logging.getLogger(__name__)
 
@@ -167,12 +165,15 @@ class ChunkIndex:
         # The thread's last line of defence: the current generation keeps answering.
         except Exception as error:
             explanation = explained(error, "loading the chunk files")
-            self._loading.problem(RELOAD, f"{explanation.message}; what was there before is served")
+            problem = f"{explanation.message}; what was there before is served"
+            self._loading.reload_problem = problem
+            self._loading.log_problems()
             log.debug("a reload failed", exc_info=error)
             self._watcher.pause(RETRY_SECONDS)
             self._watcher.look_again()
         else:
-            self._loading.solved(RELOAD)
+            self._loading.reload_problem = ""
+            self._loading.log_problems()
 
     def search(self, chunk_query: ChunkQuery, *, cancel: Cancel | None = None) -> ChunkSearchResult:
         """Answer a query.

@@ -11,7 +11,7 @@ import gc
 import logging
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -29,14 +29,7 @@ from cortex.families.chunkfiles.builder import (
     stamps_of,
     to_read,
 )
-from cortex.families.chunkfiles.format import (
-    ENDING,
-    ChunkFile,
-    Listing,
-    Signature,
-    list_chunk_files,
-    shown,
-)
+from cortex.families.chunkfiles.format import ChunkFile, Listing, Signature, list_chunk_files, shown
 from cortex.families.chunkfiles.generations import Generation
 from cortex.families.chunkfiles.preflight import WRITE_ANEW
 
@@ -56,13 +49,16 @@ class GenerationLoader:
         # The reason why there is no generation.
         self.failure: CortexError | None = None
         self._home = generations.home_of(directory.resolve(), cortex_home)
-        # Guards `_current`; held for moments only.
+        # Guards `_current` and the uses of generations; held for moments only.
         self._lock = threading.Lock()
         self._current: Generation | None = None
         self._former: list[Generation] = []
-        self._failed: dict[str, Signature] = {}
-        # By file name; "" is the directory.
-        self._problems: dict[str, str] = {}
+        # Unreadable files, with what is wrong with them.
+        self._failed: dict[str, tuple[Signature, str]] = {}
+        # Why the directory can't be followed, and why the last reload failed.
+        self._folder_problem = ""
+        self.reload_problem = ""
+        self._logged: tuple[str, ...] = ()
         # True once the files have been loaded for the first time.
         self._loaded_once = False
         # Files that are gone, but still answer with their chunks.
@@ -85,20 +81,36 @@ class GenerationLoader:
     @property
     def problems(self) -> tuple[str, ...]:
         """Current problems with the files, one sentence each."""
-        return (*(self._problems[name] for name in sorted(self._problems)), *self._listing_warnings)
+        by_file = {name: message for name, (_, message) in self._failed.items()}
+        for name in self._missing:
+            by_file[name] = (
+                f"{shown(name)} is gone; its chunks of before are served until another chunk "
+                f"file is written"
+            )
+        general = [problem for problem in (self._folder_problem, self.reload_problem) if problem]
+        return (*general, *(by_file[name] for name in sorted(by_file)), *self._listing_warnings)
+
+    def log_problems(self) -> None:
+        """Log the problems that are new."""
+        problems = self.problems
+        for problem in problems:
+            if problem not in self._logged:
+                log.warning("%s", problem)
+        self._logged = problems
 
     @contextmanager
     def using(self) -> Iterator[Generation]:
         """Borrow the current generation, which stays open for the block."""
-        while True:
-            with self._lock:
-                generation = self._current
+        with self._lock:
+            generation = self._current
             if generation is None:
                 raise self.failure or LimitError("INDEX_BUSY", "the chunk files are not loaded")
-            with generation.use() as usable:
-                if usable:
-                    yield generation
-                    return
+            generation.uses += 1
+        try:
+            yield generation
+        finally:
+            with self._lock:
+                generation.uses -= 1
 
     def load(self) -> None:
         """Remove the remains of earlier processes and load the current files.
@@ -106,7 +118,10 @@ class GenerationLoader:
         Raises: CortexError.
         """
         generations.sweep(self._home)
-        self.reload()
+        try:
+            self.reload()
+        finally:
+            self.log_problems()
         self._loaded_once = True
         generations.sweep_unused(self._home)
 
@@ -137,13 +152,14 @@ class GenerationLoader:
         if listing is None:
             return False
         if not listing.files and self.states:
-            self.problem(
-                "",
-                f"{self.directory} holds no chunk files any more; what was there before is served",
+            self._folder_problem = (
+                f"{self.directory} holds no chunk files any more; what was there before is served"
             )
             return False
-        self._note_missing(listing.files)
-        changed, gone = to_read(self.states, listing.files, self._failed, self._missing)
+        signatures = {file.name: file.signature for file in listing.files}
+        self._missing = self._still_served(listing.files)
+        changed, gone = to_read(self.states, listing.files, self._failed_before(), self._missing)
+        self._forget_failures(signatures, self.states)
         if self._damaged is not None and self._damaged is self._current:
             return self._rebuild_all(listing.files)
         if not changed and not gone:
@@ -154,30 +170,30 @@ class GenerationLoader:
         """Mark a generation as damaged on disk, so that the next reload rebuilds everything."""
         self._damaged = generation
 
-    def _note_missing(self, files: Sequence[ChunkFile]) -> None:
-        """Decide which missing files still answer, and record that as a problem.
+    def _still_served(self, files: Sequence[ChunkFile]) -> frozenset[str]:
+        """Decide which missing files still answer.
 
         They do until another file is written after they went, or a new one appears, as after a
         rename: then the indexer has finished without them. A start takes the files as they are.
         """
         present = {file.name for file in files}
         missing = frozenset(self.states).difference(present)
-        changed, _ = to_read(self.states, files, self._failed, missing)
         if not self._loaded_once or not present <= set(self.states) | set(self._failed):
-            kept = frozenset[str]()
-        else:
-            kept = missing - self._missing if changed else missing
-        back = self._missing & present
-        for name in [name for name in self._problems if name.endswith(ENDING)]:
-            if name in back or (name not in present and name not in kept):
-                del self._problems[name]
-        for name in kept:
-            self.problem(
-                name,
-                f"{shown(name)} is gone; its chunks of before are served until another chunk "
-                f"file is written",
-            )
-        self._missing = kept
+            return frozenset()
+        changed, _ = to_read(self.states, files, self._failed_before(), missing)
+        return missing - self._missing if changed else missing
+
+    def _failed_before(self) -> dict[str, Signature]:
+        return {name: signature for name, (signature, _) in self._failed.items()}
+
+    def _forget_failures(self, signatures: Mapping[str, Signature], states: States) -> None:
+        """Forget the failures of files that are gone, have changed, or were read since."""
+        self._failed = {
+            name: (signature, message)
+            for name, (signature, message) in self._failed.items()
+            if signatures.get(name) == signature
+            and (name not in states or states[name].signature != signature)
+        }
 
     def tidy(self) -> bool:
         """Rebuild the lexical index if many of its rows are deleted, which distorts scores.
@@ -205,16 +221,12 @@ class GenerationLoader:
         return True
 
     def _list(self) -> Listing | None:
+        self._folder_problem = ""
         try:
             listing = list_chunk_files(self.directory)
         except FileError as error:
-            self.problem("", f"{error.message}; what was there before is served")
+            self._folder_problem = f"{error.message}; what was there before is served"
             return None
-        if listing.files:
-            self._problems.pop("", None)
-        for warning in listing.warnings:
-            if warning not in self._listing_warnings:
-                log.warning("%s", warning)
         self._listing_warnings = listing.warnings
         return listing
 
@@ -244,7 +256,7 @@ class GenerationLoader:
             # The generation of another process may be of other files.
             if self._current is None:
                 self.states = read_states(fresh.store)
-                changed, gone = to_read(self.states, files, self._failed)
+                changed, gone = to_read(self.states, files, self._failed_before())
             built = build(fresh.store, fresh.source, files, changed, gone)
             self._note_built(built, {file.name: file.signature for file in files})
             same = built.states == self.states and self._damaged is not self._current
@@ -269,22 +281,16 @@ class GenerationLoader:
         )
         return True
 
-    def _note_built(self, built: Built, signatures: dict[str, Signature]) -> None:
-        """Record and log the files that could not be read."""
-        for name in list(self._problems):
-            if (
-                name.endswith(ENDING)
-                and name not in built.problems
-                and self._failed.get(name) != signatures.get(name)
-            ):
-                del self._problems[name]
+    def _note_built(self, built: Built, signatures: Mapping[str, Signature]) -> None:
+        """Record the files that could not be read, and log the warnings about the others."""
+        self._forget_failures(signatures, built.states)
+        failed: dict[str, tuple[Signature, str]] = {}
         for name, (signature, message) in built.problems.items():
             kept = "its chunks are those of before" if name in built.states else "left out"
-            self._failed[name] = signature
-            self.problem(name, f"{message}; {kept}")
+            failed[name] = signature, f"{message}; {kept}"
+        # Replaced as a whole, because queries read it meanwhile.
+        self._failed = {**self._failed, **failed}
         for name, state in built.states.items():
-            if name not in built.problems:
-                self._failed.pop(name, None)
             if self.states.get(name) != state:
                 for warning in state.warnings:
                     log.warning("%s", warning)
@@ -308,21 +314,14 @@ class GenerationLoader:
 
     def reap(self) -> bool:
         """Close former generations that are no longer in use; true if all are closed."""
-        before = len(self._former)
-        self._former = [generation for generation in self._former if not generation.retire()]
-        if len(self._former) < before:
+        with self._lock:
+            unused = [generation for generation in self._former if not generation.uses]
+            self._former = [generation for generation in self._former if generation.uses]
+        for generation in unused:
+            generation.retire()
+        if unused:
             _release_memory()
         return not self._former
-
-    def problem(self, name: str, message: str) -> None:
-        """Record and log a problem once."""
-        if self._problems.get(name) != message:
-            log.warning("%s", message)
-            self._problems[name] = message
-
-    def solved(self, name: str) -> None:
-        """Clear the problem with this name."""
-        self._problems.pop(name, None)
 
     def close(self, failure: CortexError) -> None:
         """Close everything; later queries raise `failure`.
@@ -332,8 +331,7 @@ class GenerationLoader:
         with self._lock:
             current, self._current = self._current, None
             self.failure = self.failure or failure
-        for generation in self._former:
-            generation.retire()
+        self.reap()
         if current is not None:
             current.close()
 

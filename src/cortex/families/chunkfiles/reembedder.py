@@ -23,6 +23,7 @@ from cortex.families.chunkfiles.format import list_chunk_files
 
 log = logging.getLogger(__name__)
 
+# Texts per call of the embedder.
 BATCH = 64
 # Per file.
 MAX_BYTES = 2_000_000_000
@@ -102,17 +103,8 @@ def _reembed_file(
     before = str(head.get("model", ""))
     if before == model.name and all(_has_vector(chunk, model) for chunk in chunks):
         return Reembedded(name, 0, before)
-    texts = [str(chunk["text"]) for chunk in chunks]
-    rows: list[np.ndarray] = []
-    for start in range(0, len(texts), BATCH):
-        if cancel:
-            raise Cancelled
-        rows.extend(embedder.passages(texts[start : start + BATCH]))
-        progress(Progress("embedding", len(rows), len(texts)))
-    for chunk, row in zip(chunks, rows, strict=True):
-        # Readers divide by a vector's length.
-        if not row.any():
-            row = embedder.passages([f"{chunk.get('title', '')}\n{chunk['text']}"])[0]
+    texts = [(str(chunk["text"]), f"{chunk.get('title', '')}\n{chunk['text']}") for chunk in chunks]
+    for chunk, row in zip(chunks, embed_texts(texts, embedder, progress, cancel), strict=True):
         chunk["embedding"] = row
     renamed = {**head, "model": model.name, "dimensions": _Number(model.dimensions)}
     shape: Json = (
@@ -125,6 +117,29 @@ def _reembed_file(
         shape = {"_metadata": renamed, **shape}
     export_files.replace(folder, name, _render(shape))
     return Reembedded(name, len(chunks), before)
+
+
+def embed_texts(
+    texts: Sequence[tuple[str, str]],
+    embedder: CircuitBreaker,
+    progress: ProgressCallback,
+    cancel: Cancel,
+) -> list[np.ndarray]:
+    """Embed texts, each with another one for where the model gives a vector of length 0.
+
+    Readers divide by a vector's length.
+    """
+    rows: list[np.ndarray] = []
+    for start in range(0, len(texts), BATCH):
+        if cancel:
+            raise Cancelled
+        batch = texts[start : start + BATCH]
+        for row, (_, other) in zip(
+            embedder.passages([text for text, _ in batch]), batch, strict=True
+        ):
+            rows.append(row if row.any() else embedder.passages([other])[0])
+        progress(Progress("embedding", len(rows), len(texts)))
+    return rows
 
 
 def _read(path: Path) -> Json | list[object]:

@@ -7,13 +7,12 @@ at the moment, is checked every few seconds.
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-from cortex.engine.sources.watcher import Watcher
+from cortex.engine.sources.watcher import FolderWatch
 
 # Time without a change.
 QUIET_SECONDS = 0.5
@@ -26,8 +25,6 @@ SAFETY_SECONDS = 600.0
 # Interval between two calls of `rest` while it has work left.
 REST_SECONDS = 0.2
 CLOSE_SECONDS = 5.0
-
-log = logging.getLogger(__name__)
 
 
 class ChunkFileWatcher:
@@ -45,8 +42,8 @@ class ChunkFileWatcher:
         rest: Callable[[], bool],
         watch: bool,
     ) -> None:
-        self._directory = directory
-        self._begin, self._look, self._rest, self._watch = begin, look, rest, watch
+        self._begin, self._look, self._rest = begin, look, rest
+        self._watch = FolderWatch(directory, self._on_change, enabled=watch)
         # Times of changes that have not been handled yet; 0 if there are none.
         self._first_change = self._last_change = 0.0
         self._wake = threading.Event()
@@ -78,35 +75,20 @@ class ChunkFileWatcher:
 
     def _run(self) -> None:
         self._begin()
-        watcher: Watcher | None = None
         looked = time.monotonic()
         while not self._closing.is_set():
-            if watcher is None or not watcher.alive:
-                watcher = self._restart_watcher(watcher)
-            watching = watcher is not None and watcher.alive
-            if (
-                time.monotonic() - looked > (SAFETY_SECONDS if watching else LOOK_SECONDS)
-                or self._is_quiet()
-            ):
+            if self._watch.renew():
+                self.look_again()
+            interval = SAFETY_SECONDS if self._watch.active else LOOK_SECONDS
+            if time.monotonic() - looked > interval or self._is_quiet():
                 self._first_change, looked = 0.0, time.monotonic()
                 self._look()
-            done = self._rest()
-            self._wake.wait(self._timeout(watching, done))
+            timeout = interval if self._rest() else REST_SECONDS
+            if self._first_change:
+                timeout = max(0.01, self._last_change + QUIET_SECONDS - time.monotonic())
+            self._wake.wait(timeout)
             self._wake.clear()
-        if watcher is not None:
-            watcher.close()
-
-    def _restart_watcher(self, watcher: Watcher | None) -> Watcher | None:
-        """Replace a dead watcher if possible, and check for changes that it missed."""
-        if watcher is not None:
-            watcher.close()
-        if not self._watch or not self._directory.is_dir():
-            return None
-        fresh = Watcher(self._directory, self._on_change)
-        if not fresh.start():
-            return None
-        self.look_again()
-        return fresh
+        self._watch.close()
 
     def _on_change(self, paths: set[str]) -> None:
         # Ignore subfolders, which hold an indexer's temporary files.
@@ -119,10 +101,3 @@ class ChunkFileWatcher:
         return bool(first) and (
             now - self._last_change >= QUIET_SECONDS or now - first >= LONGEST_WAIT
         )
-
-    def _timeout(self, watching: bool, done: bool) -> float:
-        if self._first_change:
-            return max(0.01, self._last_change + QUIET_SECONDS - time.monotonic())
-        if not done:
-            return REST_SECONDS
-        return SAFETY_SECONDS if watching else LOOK_SECONDS

@@ -12,7 +12,6 @@ import math
 import os
 import re
 import stat
-import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -21,6 +20,7 @@ from typing import NoReturn
 
 from cortex.base.errors import ConfigError, CortexError, code_of, error_of
 from cortex.base.paths import STORE_FOLDER, make_private
+from cortex.base.runtime.atomic_file import replace_file
 from cortex.base.settings.registry import normalise
 
 FILE = "config.json"
@@ -201,26 +201,12 @@ def _render(content: Mapping[str, object], before: str) -> bytes:
 
 def _replace(target: Path, content: bytes, file: Path) -> None:
     """Write a temporary file and rename it: a reader sees the old file or the new one."""
-    temporary = ""
     try:
         # A store may be created beside the file later.
         make_private(target.parent)
-        mode = target.stat().st_mode & 0o777 if target.exists() else 0o644
-        descriptor, temporary = tempfile.mkstemp(
-            dir=target.parent, prefix=f".{FILE}.", suffix=".tmp"
-        )
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.chmod(temporary, mode)
-        os.replace(temporary, target)
+        replace_file(target, content, mode=0o644, keep_mode=True)
     except OSError as error:
         raise _file_error(file, error, "PERMISSION_DENIED") from error
-    finally:
-        if temporary:
-            with suppress(OSError):
-                os.unlink(temporary)
 
 
 def _file_error(file: Path, error: OSError, code: str) -> CortexError:

@@ -54,6 +54,11 @@ class SharedResources:
     engines: EnginePool
     shelves: ChunkIndexPool
 
+    def close_idle(self, most_bytes: int) -> None:
+        """Close what is unused; above `most_bytes` of memory sooner."""
+        self.engines.close_idle(most_bytes)
+        self.shelves.close_idle(most_bytes)
+
     def close(self) -> None:
         """Close everything, even if it is in use."""
         self.shelves.close()
@@ -120,7 +125,7 @@ def open_families(
         if name == TEAM:
             continue
         try:
-            families.append(_open(name, request, resources, read_only))
+            families.append(open_family(name, request, resources, read_only=read_only))
             messages += families[-1].warnings
         except CortexError as error:
             if len(request.names) == 1:
@@ -150,7 +155,7 @@ def _open_team(
     hidden: list[Family] = []
     for name in unlisted:
         try:
-            hidden.append(_open(name, request, resources, read_only))
+            hidden.append(open_family(name, request, resources, read_only=read_only))
         except CortexError as error:
             missing[name] = error.message
     return team.open_family(
@@ -182,7 +187,10 @@ def _default_names(request: ServeRequest) -> list[str]:
     return [name for name in FAMILIES if served[name]]
 
 
-def _open(name: str, request: ServeRequest, resources: SharedResources, read_only: bool) -> Family:
+def open_family(
+    name: str, request: ServeRequest, resources: SharedResources, *, read_only: bool
+) -> Family:
+    """Open one family other than the team's. Raises: CortexError."""
     match name:
         case "chunks":
             from cortex.families.chunkfiles import tools as chunks

@@ -7,7 +7,6 @@ undone. Documents are read again from their files. Knows no command.
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -18,6 +17,7 @@ from typing import Any
 
 from cortex.base.errors import CortexError, StoreError, explained
 from cortex.base.paths import make_private
+from cortex.base.runtime.atomic_file import replace_file
 from cortex.base.settings import Settings
 from cortex.engine.library import Library
 from cortex.engine.store import STORE_NAME, Store, leased, move_aside, remove_replaced
@@ -164,10 +164,7 @@ def _put_settings(file: Path, text: str | None, *, replace: bool) -> bool:
     """Write the settings of a snapshot where there are none, or the current ones were saved."""
     if text is None or (file.exists() and not replace):
         return False
-    descriptor, temporary = tempfile.mkstemp(dir=file.parent)
-    with open(descriptor, "w", encoding="utf-8", newline="") as target:
-        target.write(text)
-    os.replace(temporary, file)
+    replace_file(file, text.encode("utf-8"))
     return True
 
 

@@ -14,13 +14,11 @@ from pathlib import Path
 from cortex.base.errors import CortexError, InputError
 from cortex.base.settings import Settings, Workspace, environment, load
 from cortex.base.types import Entry
-from cortex.engine.pool import EnginePool
 from cortex.families import FAMILIES
-from cortex.families.chunkfiles import tools as chunks
 from cortex.families.chunkfiles.index import ChunkIndex, ChunkQuery, ChunkSearchResult
 from cortex.families.chunkfiles.pool import ChunkIndexPool
 from cortex.families.chunkfiles.tools.definitions import answer_text, result_text
-from cortex.families.code import tools as code
+from cortex.interfaces.assembly.families import TEAM, ServeRequest, SharedResources, open_family
 from cortex.interfaces.assembly.pool import engine_pool
 from cortex.toolkit.tool import (
     Call,
@@ -151,11 +149,9 @@ class Tools:
     Calls may block, and threads may make them at once.
     """
 
-    def __init__(
-        self, families: Sequence[Family], engines: EnginePool, shelves: ChunkIndexPool
-    ) -> None:
+    def __init__(self, families: Sequence[Family], resources: SharedResources) -> None:
         self._families = tuple(families)
-        self._engines, self._shelves = engines, shelves
+        self._resources = resources
 
     def definitions(self) -> list[dict[str, object]]:
         """Return every tool in the form of MCP's `tools/list`."""
@@ -192,8 +188,7 @@ class Tools:
         """Close everything that the tools work on."""
         for family in self._families:
             family.close()
-        self._shelves.close()
-        self._engines.close()
+        self._resources.close()
 
     def __enter__(self) -> Tools:
         return self
@@ -217,48 +212,28 @@ def open_tools(*names: str, root: str | Path = ".", writes: bool = False) -> Too
         problem = f"unknown family {unknown[0]!r}" if unknown else "no family is named"
         raise InputError("ARGUMENT_INVALID", f"{problem}; known: {', '.join(FAMILIES)}")
     folder = Path(root).resolve()
-    workspaces = (Workspace(folder, _settings_of(folder)),)
-    engines, shelves = engine_pool(keep=True), ChunkIndexPool()
+    workspaces, person = (Workspace(folder, _settings_of(folder)),), _settings_of(None)
+    request = ServeRequest(names, workspaces, person, person.memory.scope, folder, ())
+    resources = SharedResources(engine_pool(keep=True), ChunkIndexPool())
     families: list[Family] = []
     try:
-        # The team comes last, because it searches the others.
-        for name in sorted(names, key=lambda name: name == "team"):
-            families.append(_open(name, workspaces, engines, shelves, families, writes))
-    except CortexError:
-        Tools(families, engines, shelves).close()
-        raise
-    return Tools(list_once(families), engines, shelves)
-
-
-def _open(
-    name: str,
-    workspaces: Sequence[Workspace],
-    engines: EnginePool,
-    shelves: ChunkIndexPool,
-    beside: Sequence[Family],
-    writes: bool,
-) -> Family:
-    match name:
-        case "code":
-            family = code.open_family(workspaces, engines, read_only=not writes)
-            family.context.start()
-            return family
-        case "chunks":
-            return chunks.open_family(workspaces, shelves)
-        case "memory":
-            from cortex.families.memory import tools as memory
-
-            person = _settings_of(None)
-            return memory.open_family(person, engines, workspaces[0].root, person.memory.scope)
-        case "team":
+        for name in names:
+            if name != TEAM:
+                families.append(open_family(name, request, resources, read_only=not writes))
+        if TEAM in names:
             from cortex.families.team import tools as team
 
-            return team.open_family(
-                _settings_of(None), engines, workspaces, list(beside), read_only=not writes
+            # The last one, because it searches the others.
+            beside = tuple(families)
+            families.append(
+                team.open_family(
+                    person, resources.engines, workspaces, beside, read_only=not writes
+                )
             )
-    from cortex.families.documents import tools as kb
-
-    return kb.open_family(_settings_of(None), engines)
+    except CortexError:
+        Tools(families, resources).close()
+        raise
+    return Tools(list_once(families), resources)
 
 
 def _settings_of(root: Path | None) -> Settings:

@@ -6,7 +6,7 @@ start it; it always ends by itself.
 
 from __future__ import annotations
 
-import io
+import gc
 import json
 import logging
 import os
@@ -18,23 +18,17 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cortex.base.paths import keep_private, make_private
+from cortex.base.runtime.atomic_file import replace_file
 from cortex.base.runtime.file_lock import lock_file
 from cortex.base.runtime.home import VERSION
 from cortex.base.runtime.rendezvous import ELECTED, Rendezvous, find
 
-if TYPE_CHECKING:
-    from cortex.interfaces.assembly.families import SharedResources
-    from cortex.interfaces.daemon.server import ClientSession, Hello
-
 ReadArguments = Callable[[Sequence[str]], Mapping[str, Any]]
 LOG_BYTES, LOGS = 2_000_000, 3
 MANY_FILES = 8192
-LINGER_SECONDS = 600.0  # for which a project stays open after its last window
-# Idle time after which a project with windows is closed when memory is short.
-REST_SECONDS = 3.0
 ELECTION_SECONDS = 8.0  # longer than another cortexd takes to end
 
 
@@ -64,8 +58,16 @@ def main(arguments: list[str], read_arguments: ReadArguments) -> int:
     _write_note(rendezvous, listener, started_by, token)
     _log_to(rendezvous.home, _option("--log-level", arguments) or "info")
     try:
-        _serve(
-            rendezvous, listener, lock, token, read_arguments, skip_sync="--skip-sync" in arguments
+        # Fewer collections while hundreds of modules load.
+        gc.set_threshold(50_000)
+        from cortex.interfaces.daemon.service import serve
+
+        serve(
+            listener,
+            token,
+            read_arguments,
+            lambda: _is_at(lock, rendezvous.lock) and os.path.exists(rendezvous.socket),
+            skip_sync="--skip-sync" in arguments,
         )
     except Exception:
         logging.getLogger(__name__).exception("cortexd failed")
@@ -133,15 +135,10 @@ def _write_note(
     }
     if sys.platform == "win32":
         note |= {"port": listener.getsockname()[1], "token": token}
-    temporary = f"{rendezvous.note}.{os.getpid()}"
     # Ignore a full disk: the note is for people. On Windows clients can't find us without it, and
     # start another cortexd.
     with suppress(OSError):
-        with open(
-            os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8"
-        ) as file:
-            json.dump(note, file)
-        os.replace(temporary, rendezvous.note)
+        replace_file(Path(rendezvous.note), json.dumps(note).encode())
 
 
 def _log_to(home: str, level: str) -> None:
@@ -163,106 +160,6 @@ def _log_to(home: str, level: str) -> None:
     logging.basicConfig(handlers=[handler], level=max(known, logging.INFO))
     # Only our own loggers: libraries would log the clients' messages.
     logging.getLogger("cortex").setLevel(known)
-
-
-def _serve(
-    rendezvous: Rendezvous,
-    listener: socket.socket,
-    lock: int,
-    token: str,
-    read_arguments: ReadArguments,
-    *,
-    skip_sync: bool,
-) -> None:
-    import asyncio
-    import gc
-
-    gc.set_threshold(50_000)
-    from cortex.base.settings import environment, load
-    from cortex.engine.library import back_up_soon
-    from cortex.families.chunkfiles.pool import ChunkIndexPool
-    from cortex.interfaces.assembly.families import SharedResources
-    from cortex.interfaces.assembly.pool import engine_pool
-    from cortex.interfaces.daemon.server import Daemon
-    from cortex.interfaces.daemon.session_events import session_event_handler, take_in_soon
-    from cortex.interfaces.daemon.sync_worker import Syncing
-
-    own = load(
-        None,
-        environment={
-            k: v for k, v in environment().items() if k in ("CORTEX_HOME", "CORTEX_PROFILE")
-        },
-    )
-    engines = engine_pool(keep=True, linger=LINGER_SECONDS, rest=REST_SECONDS)
-    lenders = SharedResources(engines, ChunkIndexPool(linger=LINGER_SECONDS))
-    logging.getLogger(__name__).info("cortexd %s at %s", VERSION, rendezvous.home)
-
-    # At the start, so that a short-lived cortexd makes the daily snapshot as well.
-    back_up_soon(own.home)
-    # Files that hooks wrote while no cortexd ran.
-    take_in_soon(engines, own)
-    syncing = Syncing(engines, own.home, skip_first=skip_sync)
-    syncing.start()
-
-    async def run() -> None:
-        daemon = Daemon(
-            listener,
-            opener(lenders, read_arguments),
-            session_event_handler(engines),
-            engines,
-            idle=own.server.idle_timeout,
-            memory=own.server.memory,
-            token=token,
-            has_work=syncing.has_work,
-        )
-        await daemon.run(
-            lambda: _is_at(lock, rendezvous.lock) and os.path.exists(rendezvous.socket)
-        )
-
-    asyncio.run(run())
-    syncing.close()
-    lenders.close()
-    logging.getLogger(__name__).info("cortexd ends")
-    logging.shutdown()
-
-
-def opener(
-    lenders: SharedResources, read_arguments: ReadArguments
-) -> Callable[[Hello], ClientSession]:
-    """Make the function that opens a client's session.
-
-    It follows the client's command line and the settings of its folder and variables.
-    """
-    from cortex.interfaces.assembly import families, mcp_server
-    from cortex.interfaces.daemon.server import ClientMessages, ClientRefused, ClientSession
-
-    def open_served(hello: Hello) -> ClientSession:
-        try:
-            given = read_arguments(hello.arguments)
-        except Exception as error:
-            # Typer raises click's errors or its own, depending on the version.
-            if not hasattr(error, "format_message"):
-                raise
-            message = io.StringIO()
-            error.show(message)  # type: ignore[attr-defined]
-            raise ClientRefused(message.getvalue().strip(), 2) from None
-        named = given["families"] or (), given["workspaces"] or ()
-        asked = families.resolve_request(*named, hello.variables, Path(hello.cwd), shared=True)
-        address = mcp_server.http_site(given["http"], asked)
-        opened, left_out = families.open_families(
-            asked, lenders, read_only=bool(given["read_only"])
-        )
-        warnings = tuple(f"warning: {warning}" for warning in (*asked.warnings, *left_out))
-        log_sink = ClientMessages()
-        return ClientSession(
-            opened,
-            mcp_server.identity_of(asked, given["tool_names"], log_sink),
-            warnings,
-            address,
-            log_sink,
-        )
-
-    return open_served
 
 
 def _is_at(file: int, path: str) -> bool:

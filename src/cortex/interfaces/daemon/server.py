@@ -27,7 +27,7 @@ from cortex.base.errors import CortexError
 from cortex.base.runtime.home import VERSION, version_parts
 from cortex.base.runtime.process_stats import memory_bytes
 from cortex.base.runtime.rendezvous import MAX_HELLO_BYTES, PROTOCOL, is_own
-from cortex.engine.pool import EnginePool
+from cortex.interfaces.assembly.families import SharedResources
 from cortex.interfaces.daemon.shim import BYE, LEAVING, LOG_LINE
 from cortex.interfaces.transports.http.gateway import Site
 from cortex.interfaces.transports.http.mcp_site import listen, serve_http_within, serving
@@ -150,7 +150,7 @@ class Daemon:
         listener: socket.socket,
         opener: Opener,
         hooked: SessionEventHandler,
-        engines: EnginePool,
+        resources: SharedResources,
         *,
         idle: float,
         memory: int,
@@ -161,7 +161,7 @@ class Daemon:
         self._listener = listener
         self._opener = opener
         self._event_handler = hooked
-        self._engines = engines
+        self._resources = resources
         self._idle = idle
         self._memory = memory
         self._token = token
@@ -188,7 +188,7 @@ class Daemon:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._leaving.wait(), LOOK_SECONDS)
                 break
-            await loop.run_in_executor(None, self._engines.close_idle, self._memory)
+            await loop.run_in_executor(None, self._resources.close_idle, self._memory)
             alone = not self._clients and time.monotonic() - self._idle_since
             is_over = self._idle and alone and alone > self._idle and not self._has_work()
             if not still_elected() or is_over:
@@ -304,7 +304,7 @@ class Daemon:
                     "embedding": project.embedding.as_json() if project.embedding else None,
                     "secrets": project.secrets,
                 }
-                for project in self._engines.projects()
+                for project in self._resources.engines.projects()
             ],
         }
 
@@ -419,7 +419,7 @@ def _read_event(hello: Mapping[str, Any]) -> SessionEvent:
 def _log_late_failure(future: asyncio.Future[str]) -> None:
     """Retrieve a late result, so that asyncio doesn't warn about an unhandled exception."""
     if not future.cancelled() and (error := future.exception()) is not None:
-        log.warning("a moment that nobody waited for failed: %s", _traceback_of(error))
+        log.warning("a late session event failed: %s", _traceback_of(error))
 
 
 def _traceback_of(error: BaseException) -> str:

@@ -11,14 +11,11 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from cortex.base.errors import CortexError
 from cortex.base.settings import Settings
-from cortex.engine.library import Library
-from cortex.engine.library_session import library_settings
+from cortex.engine.library_session import borrowed_library, library_settings
 from cortex.engine.pool import EnginePool
 from cortex.engine.store import STORE_NAME
 from cortex.families.memory.databases import databases
@@ -66,7 +63,7 @@ def _brief(engines: EnginePool, settings: Settings, cwd: str) -> str:
         cwd
     ):
         return ""
-    with _borrow_library(engines, settings) as library:
+    with borrowed_library(engines, settings) as library:
         context = context_of(library.reader, Path(cwd), most=MOST, fresh=FRESH_SECONDS, looking=0.0)
         return tell(context, MOST_CHARACTERS)
 
@@ -78,21 +75,10 @@ def _hold_open(engines: EnginePool, settings: Settings) -> None:
         return
     deadline = time.monotonic() + TAKE_SECONDS
     try:
-        with _borrow_library(engines, settings):
+        with borrowed_library(engines, settings):
             while is_waiting(settings.home) and time.monotonic() < deadline:
                 time.sleep(POLL_SECONDS)
     except CortexError as error:
         log.warning("the inbox waits: %s", error.message)
     finally:
         _holding.release()
-
-
-@contextmanager
-def _borrow_library(engines: EnginePool, settings: Settings) -> Iterator[Library]:
-    lent = engines.borrow(settings.home, settings)
-    try:
-        with engines.use(lent, wait=False) as engine:
-            assert isinstance(engine, Library)
-            yield engine
-    finally:
-        engines.give_back(lent)

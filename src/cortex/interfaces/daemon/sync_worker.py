@@ -21,6 +21,7 @@ from cortex.base.runtime.sqlite_file_state import needs_reread, state_of
 from cortex.base.settings import Settings, load
 from cortex.base.types import Cancel
 from cortex.engine.library import Library
+from cortex.engine.library_session import borrowed_library
 from cortex.engine.pool import EnginePool
 from cortex.engine.store import STORE_NAME, Store
 from cortex.families.team.sync import connection, cycle, state
@@ -127,15 +128,14 @@ class Syncing:
         """Run one sync. Raises: CortexError, Cancelled."""
         # Loaded anew, because they may have changed.
         settings = self._settings()
-        lent = self._engines.borrow(settings.home, settings)
         try:
-            with self._engines.use(lent, wait=False) as engine:
-                assert isinstance(engine, Library)
-                with closing(_remote_of(engine)) as self._remote:
-                    outcome = cycle.sync(engine, self._remote, cancel=self._cancel)
+            with (
+                borrowed_library(self._engines, settings) as library,
+                closing(_remote_of(library)) as self._remote,
+            ):
+                outcome = cycle.sync(library, self._remote, cancel=self._cancel)
         finally:
             self._remote = None
-            self._engines.give_back(lent)
         self._record(outcome, settings.team.sync_seconds)
 
     def _record(self, outcome: SyncOutcome, every: float) -> None:

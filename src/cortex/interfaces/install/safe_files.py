@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 import stat
-import tempfile
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
 from cortex.base.errors import ConfigError, CortexError, FileError, code_of, error_of
+from cortex.base.runtime.atomic_file import replace_file
 
 # Claude Code keeps the history of every project in its file.
 MAX_BYTES = 64_000_000
@@ -72,21 +72,8 @@ def write(file: Path, content: bytes, within: Path | None = None, *, private: bo
     real = _target(file, within)
     try:
         os.makedirs(real.parent, mode=0o700 if private else 0o777, exist_ok=True)
-        mode = _mode(real, private)
-        descriptor, name = tempfile.mkstemp(
-            prefix=f".{real.name[:40]}-", suffix=".tmp", dir=real.parent
-        )
-        try:
-            with open(descriptor, "wb") as target:
-                target.write(content)
-                target.flush()
-                os.fsync(target.fileno())
-            os.chmod(name, mode)
-            os.replace(name, real)
-        except BaseException:
-            with suppress(OSError):
-                os.unlink(name)
-            raise
+        mode = 0o600 if private else 0o666 & ~_umask()
+        replace_file(real, content, mode=mode, keep_mode=True)
     except OSError as error:
         raise _refused(file, error) from error
 
@@ -133,17 +120,11 @@ def _target(file: Path, within: Path | None) -> Path:
     return real
 
 
-def _mode(real: Path, private: bool) -> int:
-    try:
-        return stat.S_IMODE(os.stat(real).st_mode)
-    except FileNotFoundError:
-        pass
-    if private:
-        return 0o600
+def _umask() -> int:
     # Setting the mask is the only way to read it.
     mask = os.umask(0o077)
     os.umask(mask)
-    return 0o666 & ~mask
+    return mask
 
 
 def _refused(file: Path, error: OSError) -> CortexError:

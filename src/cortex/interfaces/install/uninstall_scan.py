@@ -38,6 +38,8 @@ HOME_FILES = (
     "cortexd*",
     "core-token*",
     "sync.lock",
+    # What a killed process leaves of an atomic write.
+    *(f".{name}-????????.tmp" for name in ("config.yml", "cortexd*", "core-token")),
 )
 HOME_FOLDERS = (
     *STORE_FOLDERS,

@@ -27,7 +27,7 @@ def has_chunks(workspace: Workspace) -> bool:
         return False
 
 
-def open_family(workspaces: Sequence[Workspace], shelves: ChunkIndexPool) -> Family:
+def open_family(workspaces: Sequence[Workspace], pool: ChunkIndexPool) -> Family:
     """Open the family over the chunk files of these workspaces, with indexes from the pool.
 
     Workspaces without chunk files are skipped if any has some.
@@ -35,7 +35,7 @@ def open_family(workspaces: Sequence[Workspace], shelves: ChunkIndexPool) -> Fam
     Raises: FileError or ConfigError if there is nothing to serve; NetworkError if an embedder is
     required and doesn't answer.
     """
-    session = ChunkSession(shelves)
+    session = ChunkSession(pool)
     failures: list[CortexError] = []
     directories: set[Path] = set()
     for workspace in workspaces:
@@ -43,13 +43,13 @@ def open_family(workspaces: Sequence[Workspace], shelves: ChunkIndexPool) -> Fam
             directory = chunks_dir(workspace.root, workspace.settings)
             if directory not in directories:
                 directories.add(directory)
-                session.add(shelves.borrow(directory, workspace.settings))
+                session.add(pool.borrow(directory, workspace.settings))
         except CortexError as error:
             failures.append(error)
-    if failures and not session.shelves:
+    if failures and not session.indexes:
         raise failures[0]
     warnings = [
-        *(shelf.warning for shelf in session.shelves),
+        *(index.warning for index in session.indexes),
         *(error.message for error in failures),
     ]
     return Family(

@@ -17,8 +17,7 @@ from cortex.base.errors import CortexError, InputError
 from cortex.base.text import estimate_tokens
 from cortex.base.types import Cancel, Entry, Mode
 from cortex.families.chunkfiles.index import ChunkIndex, ChunkQuery, ChunkSearchResult
-from cortex.families.chunkfiles.pool import ChunkIndexPool
-from cortex.families.chunkfiles.pool import PooledIndex as Lent
+from cortex.families.chunkfiles.pool import ChunkIndexHandle, ChunkIndexPool
 from cortex.toolkit.tool import Answer, Arguments, Call, Fault, Tool, Whole, nearest_within
 
 NAME = "cortex_search"
@@ -70,20 +69,20 @@ class ChunkSession:
 
     def __init__(self, pool: ChunkIndexPool) -> None:
         self._pool = pool
-        self._pooled: list[Lent] = []
+        self._handles: list[ChunkIndexHandle] = []
 
     @property
-    def shelves(self) -> list[ChunkIndex]:
-        return [pooled.shelf for pooled in self._pooled if pooled.shelf is not None]
+    def indexes(self) -> list[ChunkIndex]:
+        return [handle.resource for handle in self._handles if handle.resource is not None]
 
-    def add(self, pooled: Lent) -> None:
-        self._pooled.append(pooled)
+    def add(self, handle: ChunkIndexHandle) -> None:
+        self._handles.append(handle)
 
     def close(self) -> None:
         """Return every index to the pool."""
-        pooled_indexes, self._pooled = self._pooled, []
-        for pooled in pooled_indexes:
-            self._pool.give_back(pooled)
+        handles, self._handles = self._handles, []
+        for handle in handles:
+            self._pool.give_back(handle)
 
 
 def search(context: ChunkSession, arguments: ChunkSearchArguments, call: Call) -> Answer:
@@ -94,7 +93,7 @@ def search(context: ChunkSession, arguments: ChunkSearchArguments, call: Call) -
         tags=tuple(dict.fromkeys(arguments.tags or ())),
         chunk_types=tuple(dict.fromkeys(arguments.chunk_types or ())),
     )
-    hits = search_all(context.shelves, query, call.cancel)
+    hits = search_all(context.indexes, query, call.cancel)
     results, notes = (
         [result_text(entry, score) for entry, score in hits.results],
         list(hits.notes),

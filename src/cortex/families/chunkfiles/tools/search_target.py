@@ -22,7 +22,7 @@ def place_of(context: ChunkSession) -> SearchTarget:
                 "ARGUMENT_INVALID", f"chunk files can't be searched in mode {query.mode.value}"
             )
         depth = query.offset + query.limit
-        answer = search_all(context.shelves, ChunkQuery(query.text, depth, query.threshold), cancel)
+        answer = search_all(context.indexes, ChunkQuery(query.text, depth, query.threshold), cancel)
         files.update(
             (entry.id, str((entry.metadata or {}).get("file_path") or ""))
             for entry, _ in answer.results
@@ -34,8 +34,8 @@ def place_of(context: ChunkSession) -> SearchTarget:
         return Page(hits[query.offset :], len(hits), answer.mode, answer.notes)
 
     def read(chunk_id: str) -> tuple[str, str]:
-        for shelf in context.shelves:
-            if (entry := shelf.entry(chunk_id)) is not None:
+        for index in context.indexes:
+            if (entry := index.entry(chunk_id)) is not None:
                 return entry.title or entry.id, entry.text
         raise InputError("DOCUMENT_UNKNOWN", f"there is no chunk {chunk_id[:100]!r}")
 

@@ -15,6 +15,8 @@ from typing import Annotated
 import typer
 
 from cortex.base.errors import FileError, InputError
+from cortex.base.paths import open_private
+from cortex.base.runtime.atomic_file import replace_file
 from cortex.base.text import rfc3339
 from cortex.base.types import MemoryState, Progress, ProgressCallback, Skipped
 from cortex.engine.library import Library
@@ -232,15 +234,12 @@ def _write(path: Path, text: str, *, force: bool) -> None:
         raise InputError(
             "ARGUMENT_INVALID", f"{path} is there already; add --force to overwrite it"
         )
-    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp") if force else path
     try:
-        descriptor = os.open(
-            beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o600
-        )
-        with open(descriptor, "w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
         if force:
-            os.replace(beside, path)
+            replace_file(path, text.encode("utf-8"))
+            return
+        with open(path, "x", encoding="utf-8", newline="\n", opener=open_private) as file:
+            file.write(text)
     except FileExistsError:
         raise InputError(
             "ARGUMENT_INVALID", f"{path} is there already; add --force to overwrite it"

@@ -10,7 +10,6 @@ profile is a home of its own.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -27,6 +26,7 @@ from cortex.base.errors import (
     explained,
 )
 from cortex.base.record_model import Record
+from cortex.base.runtime.atomic_file import replace_file
 from cortex.base.runtime.file_lock import exclusive_lock
 from cortex.base.runtime.http_client import shown
 from cortex.base.settings import environment, stays_here
@@ -290,12 +290,8 @@ def _check_token(token: str) -> str:
 
 def _write_token(home: Path, token: str) -> None:
     """Write the token to a file that only the person can read. Raises: FileError."""
-    target, temporary = home / TOKEN_FILE, home / f"{TOKEN_FILE}.new"
+    target = home / TOKEN_FILE
     try:
-        temporary.unlink(missing_ok=True)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
-        with open(os.open(temporary, flags, 0o600), "w", encoding="utf-8") as file:
-            file.write(token.strip() + "\n")
-        os.replace(temporary, target)
+        replace_file(target, f"{token.strip()}\n".encode())
     except OSError as error:
         raise explained(error, f"writing {target}") from error

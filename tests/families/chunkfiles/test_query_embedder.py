@@ -14,7 +14,7 @@ from cortex.base.errors import NetworkError
 from cortex.base.types import Mode
 from cortex.engine.embedders import open_local
 from cortex.families.chunkfiles.index import ChunkQuery
-from cortex.families.chunkfiles.query_embedding import is_same
+from cortex.families.chunkfiles.query_embedder import is_same
 from engine.embedders.stub import DIMENSIONS, Reply, embeddings
 from families.chunkfiles.chunkmaking import ids, make_chunk, write_chunks
 
