@@ -15,9 +15,9 @@ from cortex.base.text import TOKEN_CHARACTERS
 from cortex.engine.search.federated import federated_search
 from cortex.families.code.tools import render
 from cortex.families.code.tools.definitions import MODES, make_query, stats, status, view_file
-from cortex.families.code.tools.render import dump
 from cortex.families.code.tools.session import Workspaces, places_of
 from cortex.toolkit import instructions
+from cortex.toolkit.pagination import dump
 from cortex.toolkit.tool import Call, Prompt, PromptArgument, Resource
 
 
