@@ -157,7 +157,7 @@ def _sessions(
     """Last sessions of the project, newest first, and the read problems."""
     problems: list[str] = []
     looks = glimpse(
-        present, lambda _, opened: opened.sessions(project.names, SESSIONS), tell=problems.append
+        present, lambda _, opened: opened.sessions(project.names, SESSIONS), report=problems.append
     )
     newest = sorted(
         (session for sessions in looks for session in sessions),

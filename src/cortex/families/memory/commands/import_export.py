@@ -91,7 +91,7 @@ def import_path(
             "ARGUMENT_INVALID", f"{path} is a database, no export", suggestions=(hint,)
         )
     skipped: list[Skipped] = []
-    brought = READERS[form](path, project=project, tell=skipped.append)
+    brought = READERS[form](path, project=project, report=skipped.append)
     with memories() as library, progress_bar(not as_json) as progress:
         taken = _store(library, _with_progress(brought, progress), state, scope, dry=dry_run)
     refused = [*taken.refused, *((file.path, file.reason) for file in skipped)]
