@@ -30,6 +30,7 @@ from cortex.families.memory.dedup import (
     parts_of,
     restates,
 )
+from cortex.families.memory.fields import LISTS, SCREENED, WRITTEN, map_texts, texts_of
 from cortex.families.memory.file_import import ImportedMemory
 from cortex.families.memory.index_text import text_of, word
 from cortex.families.memory.states import name_of, supersessions, verdict_of
@@ -210,11 +211,9 @@ def checked(memory: Memory) -> Memory:
             f"a title has at most {MAX_TITLE} characters, this one has {len(title)}; say the "
             "rest as text or facts"
         )
-    if max(len(memory.facts), len(memory.concepts), len(memory.files)) > MAX_PARTS:
+    if any(len(getattr(memory, name)) > MAX_PARTS for name in LISTS):
         raise refusal(f"a memory has at most {MAX_PARTS} facts, concepts and files each")
-    whole = "\n".join(
-        (title, memory.subtitle, *memory.facts, *memory.concepts, *memory.files, memory.text)
-    )
+    whole = "\n".join(texts_of(memory, WRITTEN))
     if len(whole) > MAX_TEXT:
         raise refusal(
             f"a memory has at most {MAX_TEXT:,} characters, this one has {len(whole):,}; cut "
@@ -239,15 +238,10 @@ def screened(library: Library, memory: Memory) -> Memory:
     if policy is None:
         return memory
 
-    def of(name: str, text: str) -> str:
+    def screen(name: str, text: str) -> str:
         return policy.screened(text, name) if text.strip() else text
 
-    texts = {name: of(name, getattr(memory, name)) for name in ("title", "subtitle", "text")}
-    lists = {
-        name: tuple(of(name, text) for text in getattr(memory, name))
-        for name in ("facts", "concepts")
-    }
-    return checked(replace(memory, **texts, **lists))
+    return checked(map_texts(memory, SCREENED, screen))
 
 
 def refusal(why: str) -> InputError:

@@ -427,75 +427,67 @@ SEARCH_OUTPUT: Mapping[str, object] = _object(
     metadata=_object(strategy=TEXT, executionTime=NUMBER, totalResults=NUMBER),
 )
 
+_tool = partial(Tool, "code", idempotent=True)
+
 TOOLS = (
-    Tool(
-        family="code",
-        name="search_code",
-        title="Search code",
-        description="Use this first to find where something is in the code: a question in "
+    _tool(
+        "search_code",
+        "Search code",
+        "Use this first to find where something is in the code: a question in "
         "plain words, a name, an error message "
         "or a path. Answers with the best places (file, lines, text, relevance), ranked, "
         "within a token budget; go on with "
         '`cursor`. "Quoted" text and /regular expressions/ are matched exactly in the current '
         "files.",
-        arguments=SearchCode,
-        run=search_code,
+        SearchCode,
+        search_code,
         writes=False,
-        idempotent=True,
         output_schema=SEARCH_OUTPUT,
     ),
-    Tool(
-        family="code",
-        name="reindex_workspace",
-        title="Reindex workspace",
-        description="Use this only when answers look out of date: the index follows saved "
+    _tool(
+        "reindex_workspace",
+        "Reindex workspace",
+        "Use this only when answers look out of date: the index follows saved "
         "files by itself. Compares the workspace "
         "(or one path in it) with the index and updates what changed; `force` builds "
         "everything anew, at most once a minute, and answers with "
         "a job where that takes more than a moment. "
         "The answer also holds the workspace's status and statistics, and which files are left "
         "out.",
-        arguments=ReindexWorkspace,
-        run=reindex_workspace,
+        ReindexWorkspace,
+        reindex_workspace,
         writes=True,
-        idempotent=True,
     ),
-    Tool(
-        family="code",
-        name="update_config",
-        title="Update configuration",
-        description="Use this to change how the workspace is indexed or cached (chunkSize, "
+    _tool(
+        "update_config",
+        "Update configuration",
+        "Use this to change how the workspace is indexed or cached (chunkSize, "
         "embeddingProvider, maxFiles, cacheSize) for "
         "everybody who uses its index, until a person ends that. Nothing is written to a file; "
         "the index follows in the background.",
-        arguments=UpdateConfig,
-        run=update_config,
+        UpdateConfig,
+        update_config,
         writes=True,
-        idempotent=True,
     ),
-    Tool(
-        family="code",
-        name="get_file_context",
-        title="Get file context",
-        description="Use this to read the lines around a search hit, or a whole file, as it is "
+    _tool(
+        "get_file_context",
+        "Get file context",
+        "Use this to read the lines around a search hit, or a whole file, as it is "
         "on disk now, with the definitions "
         "and chunks in that range. Long files come in parts: go on from `nextLine`.",
-        arguments=GetFileContext,
-        run=get_file_context,
+        GetFileContext,
+        get_file_context,
         writes=False,
-        idempotent=True,
     ),
-    Tool(
-        family="code",
-        name="find_similar_code",
-        title="Find similar code",
-        description="Use this before writing code that may exist already, or to find all "
+    _tool(
+        "find_similar_code",
+        "Find similar code",
+        "Use this before writing code that may exist already, or to find all "
         "places that do the same: give a snippet, "
         "get the most similar code of the workspace, ranked like search_code.",
-        arguments=FindSimilarCode,
-        run=find_similar_code,
+        FindSimilarCode,
+        find_similar_code,
         writes=False,
-        idempotent=True,
         output_schema=SEARCH_OUTPUT,
     ),
 )

@@ -36,12 +36,12 @@ from cortex.families.memory.commands.options import (
     memories,
 )
 from cortex.families.memory.commands.render import (
-    Whole,
+    MemoryDetails,
+    details_json,
     row_json,
+    say_details,
     say_marks,
     say_rows,
-    say_whole,
-    whole_json,
 )
 from cortex.families.memory.databases import (
     MemoryDatabase,
@@ -243,7 +243,7 @@ def show(memory_id: IdArgument, as_json: JsonFlag = False) -> int:
     with memories() as library:
         record = find_by_id_or_prefix(library, memory_id)
         present = databases(library.settings)
-        whole = Whole(
+        details = MemoryDetails(
             record,
             present,
             library.settings.memory.uncurated,
@@ -255,9 +255,9 @@ def show(memory_id: IdArgument, as_json: JsonFlag = False) -> int:
             tuple(library.store.memories.decisions(HISTORY, record.ref)),
         )
     if as_json:
-        print_json(whole_json(whole))
+        print_json(details_json(details))
     else:
-        say_whole(whole)
+        say_details(details)
     return 0
 
 

@@ -6,7 +6,6 @@ Rendering is in render.py, arguments are in arguments.py.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -150,11 +149,7 @@ def _missing(library: Library) -> Answer:
     return Answer(render.missing_text(searched_places(library.settings)), failed=True, error=error)
 
 
-def _tool(
-    name: str, title: str, description: str, arguments: type, run: Callable[..., Answer]
-) -> Tool:
-    return Tool("memory", name, title, description, arguments, run, writes=False, idempotent=True)
-
+_tool = partial(Tool, "memory", writes=False, idempotent=True)
 
 TOOLS = (
     _tool(

@@ -16,6 +16,7 @@ from cortex.base.types import MemoryState
 from cortex.engine.store import Remembered, ScopeCount
 from cortex.families.memory.adapters.claude_mem import Session
 from cortex.families.memory.databases import MemoryDatabase
+from cortex.families.memory.fields import CONTENT, values_of
 from cortex.families.memory.ids import display_id
 from cortex.families.memory.search import MemoryHit, MemoryResults
 from cortex.families.memory.session_context import SessionContext
@@ -115,16 +116,11 @@ def found_text(
 def result_row(hit: MemoryHit, present: Sequence[MemoryDatabase], changes: Sequence[str]) -> Row:
     """Complete row of a search result."""
     memory = hit.one.memory
+    facts = memory.facts or _text_as_fact(memory.text, memory.title)
     row: Row = {
         "id": display_id(hit.one, present),
-        "title": memory.title,
-        "subtitle": memory.subtitle,
-        "facts": [
-            _cut(fact, MAX_FACT)
-            for fact in (memory.facts or _text_as_fact(memory.text, memory.title))[:MAX_FACTS]
-        ],
-        "concepts": list(memory.concepts),
-        "project": memory.project,
+        **values_of(memory, (*CONTENT, "project")),
+        "facts": [_cut(fact, MAX_FACT) for fact in facts[:MAX_FACTS]],
         "created_at": rfc3339(memory.created / 1000),
         **_standing(hit.one, hit.shown),
     }
@@ -156,14 +152,7 @@ def memory_text(
     memory = record.memory
     row: Row = {
         "id": display_id(record, present),
-        "title": memory.title,
-        "subtitle": memory.subtitle,
-        "facts": list(memory.facts),
-        "concepts": list(memory.concepts),
-        "files": list(memory.files),
-        "project": memory.project,
-        "session": memory.session,
-        "date": memory.date,
+        **values_of(memory, (*CONTENT, "files", "project", "session", "date")),
         "created_at": rfc3339(memory.created / 1000),
     }
     optional: Row = {
