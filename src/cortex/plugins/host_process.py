@@ -306,7 +306,7 @@ class Host:
                 else json.dumps(message, default=plain).encode("ascii") + b"\n"
             )
         except (TypeError, ValueError) as error:
-            raise Failed(f"it can't be told: {error}") from error
+            raise Failed(f"it can't be sent: {error}") from error
         lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         self._exchange_thread = threading.Thread(
             target=_write_and_read, args=(process, body, lines), daemon=True

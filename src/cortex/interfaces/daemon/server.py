@@ -419,7 +419,7 @@ def _read_event(hello: Mapping[str, Any]) -> SessionEvent:
 def _log_late_failure(future: asyncio.Future[str]) -> None:
     """Retrieve a late result, so that asyncio doesn't warn about an unhandled exception."""
     if not future.cancelled() and (error := future.exception()) is not None:
-        log.warning("a moment that nobody waited for failed: %s", _traceback_of(error))
+        log.warning("a moment without a waiting client failed: %s", _traceback_of(error))
 
 
 def _traceback_of(error: BaseException) -> str:

@@ -143,7 +143,7 @@ def labels_of(folder: Path) -> dict[int, str]:
         return {}
     labels = metadata.get("label_to_id") if isinstance(metadata, dict) else None
     if not isinstance(labels, dict):
-        log.warning("vectors in %s are left out: nothing tells whose they are", folder)
+        log.warning("vectors in %s are left out: their memories are unknown", folder)
         return {}
     return {
         label: name

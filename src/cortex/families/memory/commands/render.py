@@ -188,11 +188,7 @@ def say_details(details: MemoryDetails) -> None:
 
 def _fields(details: MemoryDetails) -> list[tuple[str, str]]:
     record, memory, judgement = details.record, details.record.memory, details.record.judgement
-    state = (
-        record.state.value
-        if record.state
-        else f"nobody has judged it, it counts as {details.uncurated}"
-    )
+    state = record.state.value if record.state else f"not judged, it counts as {details.uncurated}"
     reviewed = ""
     if judgement and is_curated(record):
         reviewed = f", by {judgement.actor} at {rfc3339(judgement.at)}"
