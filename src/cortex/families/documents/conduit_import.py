@@ -22,8 +22,7 @@ from cortex.engine.embedders.server_protocols import PREFIXES
 from cortex.engine.foreign_vectors import bare_name, keep_vectors
 from cortex.engine.library import Library
 from cortex.engine.store import Folder
-from cortex.families.documents.conduit import Base, open_base
-from cortex.families.documents.conduit import ConduitFolder as Foreign
+from cortex.families.documents.conduit import ConduitBase, ConduitFolder, open_base
 
 if TYPE_CHECKING:
     import numpy as np
@@ -109,7 +108,7 @@ def import_conduit(
         return Imported(base.version, tuple(outcomes), len(vectors), reused, note)
 
 
-def _import_source(library: Library, source: Foreign) -> tuple[Folder | None, ImportOutcome]:
+def _import_source(library: Library, source: ConduitFolder) -> tuple[Folder | None, ImportOutcome]:
     outcome = ImportOutcome(source.id, source.name, source.path, ADDED)
     if "\0" in source.path:
         return None, replace(outcome, status=REFUSED, reason="its path is none")
@@ -142,13 +141,13 @@ def _import_source(library: Library, source: Foreign) -> tuple[Folder | None, Im
     return folder, replace(outcome, name=folder.name)
 
 
-def _vectors_of(base: Base) -> dict[bytes, np.ndarray]:
+def _vectors_of(base: ConduitBase) -> dict[bytes, np.ndarray]:
     """Vectors of the base by the hash of their text."""
     return {hash_bytes(text.encode("utf-8", "replace")): row for text, row in base.vectors()}
 
 
 def _reuse(
-    library: Library, base: Base, vectors: dict[bytes, np.ndarray], folders: Sequence[Folder]
+    library: Library, base: ConduitBase, vectors: dict[bytes, np.ndarray], folders: Sequence[Folder]
 ) -> tuple[int, str]:
     """Store the vectors of identical texts; return their number and a note about the others."""
     theirs, wanted = base.stamp(), library.embedding.wanted

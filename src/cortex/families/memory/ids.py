@@ -16,8 +16,7 @@ from cortex.base.errors import InputError
 from cortex.base.secret_scanner import redact
 from cortex.engine.library import Library
 from cortex.engine.store import OWN, Judgement, Remembered
-from cortex.families.memory.adapters.claude_mem import ClaudeMemDatabase as Opened
-from cortex.families.memory.adapters.claude_mem import ClaudeMemRow
+from cortex.families.memory.adapters.claude_mem import ClaudeMemDatabase, ClaudeMemRow
 from cortex.families.memory.databases import MemoryDatabase, databases, origins_of
 from cortex.families.memory.mirror import behind, without_secrets
 from cortex.families.memory.states import is_forgotten
@@ -117,7 +116,7 @@ def _by_key(library: Library, key: str, present: Sequence[MemoryDatabase]) -> li
     records = lookup.by_key(key, origins_of(present))
     known_origins = {record.origin for record in records}
 
-    def look(database: MemoryDatabase, opened: Opened) -> Remembered | None:
+    def look(database: MemoryDatabase, opened: ClaudeMemDatabase) -> Remembered | None:
         row = opened.row(key)
         if row is None or is_forgotten(row.memory, lookup.forgotten(database.origin)):
             return None

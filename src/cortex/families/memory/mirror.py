@@ -23,8 +23,11 @@ from cortex.base.text import hash_bytes
 from cortex.base.types import Cancel, Memory, MemoryState
 from cortex.engine.library import Library
 from cortex.engine.store import Mirror, NewMemory
-from cortex.families.memory.adapters.claude_mem import ClaudeMemDatabase as Opened
-from cortex.families.memory.adapters.claude_mem import ClaudeMemRow, open_database
+from cortex.families.memory.adapters.claude_mem import (
+    ClaudeMemDatabase,
+    ClaudeMemRow,
+    open_database,
+)
 from cortex.families.memory.chroma_vectors import clear_cache, reuse
 from cortex.families.memory.databases import MemoryDatabase, databases
 from cortex.families.memory.dedup import fingerprint
@@ -271,7 +274,7 @@ class _Copy:
             self._save_batch(replace(self.mirror, tried_at=int(time.time()), problem=error.message))
             return False
 
-    def _begin(self, opened: Opened, seen: str) -> None:
+    def _begin(self, opened: ClaudeMemDatabase, seen: str) -> None:
         """Set the start of this run, now that the database can be read."""
         mirror, total, highest = self.mirror, opened.count(), opened.last()
         # Rows were removed, or it is another database.
@@ -302,7 +305,7 @@ class _Copy:
         compared_at = self.mirror.compared_at or int(time.time())
         self._save_batch(replace(self.mirror, seen=begun, compared_at=compared_at))
 
-    def _copy_new_rows(self, opened: Opened) -> bool:
+    def _copy_new_rows(self, opened: ClaudeMemDatabase) -> bool:
         """Copy the rows that were added since the last run."""
         while rows := opened.rows(above=self.mirror.high, limit=BATCH, ascending=True):
             high = rows[-1].number
@@ -314,7 +317,7 @@ class _Copy:
                 return False
         return True
 
-    def _compare_rows(self, opened: Opened) -> bool:
+    def _compare_rows(self, opened: ClaudeMemDatabase) -> bool:
         """Compare all rows from the cursor down with their copies."""
         while (at := self.mirror.cursor) > DONE:
             rows = opened.rows(below=at + 1, limit=BATCH)

@@ -19,7 +19,7 @@ from cortex.engine.library import Library
 from cortex.engine.search import check_query
 from cortex.engine.search.query_parser import STOP_WORDS
 from cortex.engine.store import SHOWN, STAGED, MemoryFilter, MemoryRanking, Remembered, stem_of
-from cortex.families.memory.adapters.claude_mem import ClaudeMemDatabase as Opened
+from cortex.families.memory.adapters.claude_mem import ClaudeMemDatabase
 from cortex.families.memory.databases import MemoryDatabase, databases, origins_of
 from cortex.families.memory.ids import uncopied
 from cortex.families.memory.index_text import text_of
@@ -61,7 +61,7 @@ class MemoryQuery:
 class MemoryHit:
     """Memory in the results of a search."""
 
-    one: Remembered
+    record: Remembered
     # 0 for a query without text.
     relevance: float
     # True if it counts as approved.
@@ -212,7 +212,7 @@ def _with_uncopied(
     note = f"memories are being indexed, newest first ({done} so far): answered from those"
     if state.rows - state.left >= GLANCE_ROWS:
         return replace(results, notes=(*notes, note))
-    have = {hit.one.ref for hit in results.hits}
+    have = {hit.record.ref for hit in results.hits}
     deadline = time.monotonic() + GLANCE_SECONDS
     looks = glimpse(
         present, partial(_search_rows_in_place, library, request, deadline), seconds=GLANCE_SECONDS
@@ -221,11 +221,11 @@ def _with_uncopied(
     # Databases that can't be read are reported in the problems already.
     for rows, seen in looks:
         looked += seen
-        more += [hit for hit in rows if hit.one.ref not in have]
+        more += [hit for hit in rows if hit.record.ref not in have]
     by_relevance = bool(request.query.strip())
     hits = sorted(
         (*results.hits, *more),
-        key=lambda hit: -hit.relevance if by_relevance else -hit.one.memory.created,
+        key=lambda hit: -hit.relevance if by_relevance else -hit.record.memory.created,
     )[: request.limit]
     note = f"{note} and from the newest {looked:,} rows by plain words"
     return replace(
@@ -238,7 +238,7 @@ def _search_rows_in_place(
     request: MemoryQuery,
     deadline: float,
     database: MemoryDatabase,
-    opened: Opened,
+    opened: ClaudeMemDatabase,
 ) -> tuple[list[MemoryHit], int]:
     """Newest rows of a database that match the query, and the number of rows read."""
     uncurated, lookup = library.settings.memory.uncurated, library.store.memories
@@ -259,7 +259,7 @@ def _search_rows_in_place(
         hits += [hit for record in records if (hit := _hit_of(record, request, stems, uncurated))]
         if not request.query.strip() and len(hits) >= request.limit:
             break
-    hits.sort(key=lambda hit: (-hit.relevance, -hit.one.memory.created))
+    hits.sort(key=lambda hit: (-hit.relevance, -hit.record.memory.created))
     return hits[: request.limit], seen
 
 

@@ -22,7 +22,7 @@ HEAD = (
 )
 
 
-def tell(context: SessionContext, characters: int) -> str:
+def brief_text(context: SessionContext, characters: int) -> str:
     """Render the context in at most `characters`, whole lines only; "" if there is nothing."""
     parts = (
         (

@@ -147,7 +147,7 @@ def _uncopied(
     library: Library, project: Project, most: int
 ) -> tuple[tuple[Remembered, ...], list[str]]:
     results = [find(library, MemoryQuery(project=name, limit=most)) for name in project.names]
-    records = {hit.one.ref: hit.one for result in results for hit in result.hits}
+    records = {hit.record.ref: hit.record for result in results for hit in result.hits}
     return tuple(records.values())[:most], [note for result in results for note in result.notes]
 
 

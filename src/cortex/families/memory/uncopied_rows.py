@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 from cortex.base.errors import CortexError
-from cortex.families.memory.adapters.claude_mem import ClaudeMemDatabase as Opened
-from cortex.families.memory.adapters.claude_mem import open_database
+from cortex.families.memory.adapters.claude_mem import ClaudeMemDatabase, open_database
 from cortex.families.memory.databases import MemoryDatabase
 
 ANSWER_SECONDS = 1.0
@@ -22,7 +21,7 @@ Result = TypeVar("Result")
 
 def glimpse(
     present: Iterable[MemoryDatabase],
-    look: Callable[[MemoryDatabase, Opened], Result],
+    look: Callable[[MemoryDatabase, ClaudeMemDatabase], Result],
     *,
     report: Callable[[str], None] = lambda problem: None,
     seconds: float = ANSWER_SECONDS,

@@ -292,14 +292,14 @@ def search(
         results = find(library, request)
         present, uncurated = results.present, library.settings.memory.uncurated
         changes_of = changes_in(library)
-        stale = [changes_of(hit.one) for hit in results.hits]
+        stale = [changes_of(hit.record) for hit in results.hits]
         nothing = "nothing found" if has_memories(library.settings) else _no_memories_text(library)
     for note in results.notes:
         say(f"note: {note}", error=True)
     if as_json:
         rows = [
             {
-                **row_json(hit.one, present, uncurated),
+                **row_json(hit.record, present, uncurated),
                 "relevance": hit.relevance,
                 "maybe_stale": list(changes),
             }
@@ -309,7 +309,7 @@ def search(
         return 0
     if not results.hits:
         say(nothing, error=True)
-    rows = [hit.one for hit in results.hits]
+    rows = [hit.record for hit in results.hits]
     say_rows(rows, present, stale=stale)
     say_marks(rows, uncurated)
     return 0

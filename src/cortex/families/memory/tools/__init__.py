@@ -10,16 +10,16 @@ from cortex.engine.pool import EnginePool
 from cortex.families.memory.tools.definitions import TOOLS
 from cortex.families.memory.tools.render import error_text
 from cortex.families.memory.tools.search_target import place_of
-from cortex.families.memory.tools.session import Recall
+from cortex.families.memory.tools.session import MemorySession
 from cortex.toolkit import instructions
 from cortex.toolkit.tool import Family
 
-__all__ = ["TOOLS", "Recall", "open_family"]
+__all__ = ["TOOLS", "MemorySession", "open_family"]
 
 
 def open_family(settings: Settings, engines: EnginePool, folder: Path, scope: str) -> Family:
     """Open the family for a client that works in `folder`."""
-    context = Recall(settings, engines, folder, scope)
+    context = MemorySession(settings, engines, folder, scope)
     context.start()
     return Family(
         name="memory",

@@ -88,16 +88,16 @@ def found_text(
     rows: list[Row] = []
     for index, hit in enumerate(results.hits):
         left = len(results.hits) - index - 1
-        row = result_row(hit, results.present, stale(hit.one))
+        row = result_row(hit, results.present, stale(hit.record))
         # Reserve room for a short row of each remaining hit.
         if len(dump(row)) + 1 > room - left * 60:
-            row = short_row(hit.one, results.present, shown=hit.shown)
+            row = short_row(hit.record, results.present, shown=hit.shown)
             row["more"] = "get_memory"
         # The first hit is always included.
         if len(dump(row)) + 1 > room and not rows:
             row = {
                 "id": row["id"],
-                "title": _cut(hit.one.memory.title, MIN_TITLE),
+                "title": _cut(hit.record.memory.title, MIN_TITLE),
                 "more": "get_memory",
             }
         size = len(dump(row)) + 1
@@ -115,14 +115,14 @@ def found_text(
 
 def result_row(hit: MemoryHit, present: Sequence[MemoryDatabase], changes: Sequence[str]) -> Row:
     """Complete row of a search result."""
-    memory = hit.one.memory
+    memory = hit.record.memory
     facts = memory.facts or _text_as_fact(memory.text, memory.title)
     row: Row = {
-        "id": display_id(hit.one, present),
+        "id": display_id(hit.record, present),
         **values_of(memory, (*CONTENT, "project")),
         "facts": [_cut(fact, MAX_FACT) for fact in facts[:MAX_FACTS]],
         "created_at": rfc3339(memory.created / 1000),
-        **_standing(hit.one, hit.shown),
+        **_standing(hit.record, hit.shown),
     }
     return {**row, "maybe_stale": list(changes)} if changes else row
 
@@ -253,34 +253,18 @@ def context_text(context: SessionContext, budget: int) -> str:
     notes = _notes(context.notes, budget)
     room = budget * TOKEN_CHARACTERS - len(dump({**answer, **notes})) - CONTEXT_KEYS
     left_off: dict[str, int] = {}
-    parts: tuple[tuple[str, list[Row]], ...] = (
-        (
-            "recent_memories",
-            [
-                {**short_row(record, context.present), **_stale(record, context)}
-                for record in context.memories
-            ],
-        ),
-        (
-            "recent_sessions",
-            [
-                {"id": session.id, "title": _cut(session.title, MAX_TITLE), "date": session.date}
-                for session in context.sessions
-            ],
-        ),
-        (
-            "cross_project_learnings",
-            [
-                {
-                    **short_row(record, context.present),
-                    "project": record.memory.project,
-                    **_stale(record, context),
-                }
-                for record in context.others
-            ],
-        ),
-    )
-    for name, rows in parts:
+    parts: dict[str, list[Row]] = {
+        "recent_memories": [_context_row(record, context) for record in context.memories],
+        "recent_sessions": [
+            {"id": session.id, "title": _cut(session.title, MAX_TITLE), "date": session.date}
+            for session in context.sessions
+        ],
+        "cross_project_learnings": [
+            _context_row(record, context, project=record.memory.project)
+            for record in context.others
+        ],
+    }
+    for name, rows in parts.items():
         kept = take_fitting(rows, room)
         room -= sum(len(dump(row)) + 1 for row in kept)
         if len(kept) < len(rows):
@@ -303,9 +287,10 @@ def _notes(notes: Sequence[str], budget: int) -> Row:
     return {"notes": kept} if kept else {}
 
 
-def _stale(record: Remembered, context: SessionContext) -> Row:
+def _context_row(record: Remembered, context: SessionContext, **more: str) -> Row:
+    row = {**short_row(record, context.present), **more}
     changes = context.stale.get(record.ref)
-    return {"maybe_stale": list(changes)} if changes else {}
+    return {**row, "maybe_stale": list(changes)} if changes else row
 
 
 def _standing(record: Remembered, shown: bool) -> Row:
