@@ -135,11 +135,8 @@ def memories(*, tell: bool = True, whole: bool = False, quiet: bool = False) -> 
             for problem in state.problems:
                 say(f"warning: {problem}", error=True)
             if state.left and state.rows:
-                say(
-                    f"note: up to {state.left:,} of {state.rows:,} rows of other products are "
-                    "not read yet",
-                    error=True,
-                )
+                left = f"up to {state.left:,} of {state.rows:,} rows"
+                say(f"note: {left} of other products are not read yet", error=True)
             elif state.left or (not state.problems and is_due(library)):
                 say("note: what other products wrote last is not read yet", error=True)
         yield library
