@@ -34,10 +34,10 @@ with open_library(
         query = ("", "lamp lit", "row seen")[asked % 3]
         found = find(library, MemoryQuery(query, limit=50, status="all"))
         for hit in found.hits:
-            check(hit.one.memory)
+            check(hit.record.memory)
         for hit in found.hits[:2]:
             try:
-                check(find_memory(library, display_id(hit.one, found.present)).memory)
+                check(find_memory(library, display_id(hit.record, found.present)).memory)
             except InputError as error:  # deleted meanwhile
                 assert error.code == "MEMORY_UNKNOWN"
         for one in context_of(library, root, most=5).memories:

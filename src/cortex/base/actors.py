@@ -22,7 +22,7 @@ VIAS = {
     BY_AGENT: "an agent, over a protocol",
     TERMINAL: "a person at a terminal",
     COMMAND: "a command without a terminal",
-    SERVER: "whoever has a token of the team server",
+    SERVER: "the holder of a token of the team server",
 }
 
 # Decisions that publish or withdraw team knowledge: a person confirms them at a terminal.

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from cortex.base.errors import ConfigError, CortexError
 from cortex.base.settings import Settings, load
 from cortex.engine.library import Library
 from cortex.engine.pool import EnginePool
+from cortex.engine.search.federated import SearchTarget
 
 # Time that closing waits for a library that is just being opened.
 CLOSE_SECONDS = 5.0
@@ -74,6 +75,14 @@ class LibrarySession:
         with self._engines.use(self._lent) as engine:
             assert isinstance(engine, Library)
             yield engine.reader
+
+    @contextmanager
+    def places(
+        self, targets: Callable[[Library], Sequence[SearchTarget]]
+    ) -> Iterator[Sequence[SearchTarget]]:
+        """Open the library and yield its search targets, for one call."""
+        with self.open() as library:
+            yield targets(library)
 
     def _open_once(self) -> None:
         try:

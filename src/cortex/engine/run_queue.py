@@ -368,7 +368,7 @@ class RunQueue:
                 now, last_heartbeat = time.monotonic(), heartbeat
                 if (heartbeat := journal.sign(request_id)) != last_heartbeat:
                     last_sign_at = now
-                    if (step := journal.told(request_id)) is not None and step != last_step:
+                    if (step := journal.progress_of(request_id)) is not None and step != last_step:
                         last_step = step
                         request.progress(step)
                 if now > deadline or now - last_sign_at > SILENCE_SECONDS:

@@ -281,7 +281,7 @@ class Host:
                 else json.dumps(message, default=plain).encode("ascii") + b"\n"
             )
         except (TypeError, ValueError) as error:
-            raise Failed(f"it can't be told: {error}") from error
+            raise Failed(f"it can't be sent: {error}") from error
         try:
             line = process.exchange(partial(_write_and_read, body), seconds)
         except TimeoutError:

@@ -7,12 +7,34 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
+from collections.abc import Iterable
+from typing import TypeVar
 
 from cortex.base.errors import InputError
 from cortex.base.text import TOKEN_CHARACTERS, hash_bytes
 
 MIN_BUDGET = 200
 MAX_OFFSET = 1_000_000_000
+
+Part = TypeVar("Part")
+_COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+
+
+def dump(body: object) -> str:
+    """Encode as compact JSON, because white space costs tokens, too."""
+    return _COMPACT.encode(body)
+
+
+def take_fitting(parts: Iterable[Part], characters: int) -> list[Part]:
+    """Take parts of an answer from the first on, as many as fit into so many characters."""
+    taken: list[Part] = []
+    for part in parts:
+        characters -= len(dump(part)) + 1
+        if characters < 0:
+            break
+        taken.append(part)
+    return taken
 
 
 def check_budget(budget: int | None, default: int) -> int:

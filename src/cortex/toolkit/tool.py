@@ -20,7 +20,14 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, GetJsonSchemaHandler, ValidationError
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetJsonSchemaHandler,
+    ValidationError,
+)
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import ErrorDetails, core_schema
 
@@ -344,6 +351,14 @@ def nearest_within(least: int, most: int) -> BeforeValidator:
 
 # A count with the schema type "number": programs write 50 or 50.0, and both mean fifty.
 Whole = Annotated[int, BeforeValidator(_whole), _AnyNumber()]
+# Arguments of every tool with long answers; optional additions to the contracts.
+Budget = Annotated[
+    Whole | None,
+    Field(description="Most tokens that the answer may cost (characters / 4)", ge=1, le=100_000),
+]
+Cursor = Annotated[
+    str | None, Field(description="Where to go on, from the end of an earlier answer")
+]
 
 
 # pydantic leaves these names in the schema of a nullable field with a range.

@@ -41,9 +41,9 @@ def test_a_request_is_seen_until_it_is_answered_or_withdrawn(folder):
         (first, folder.source.id, True, False, ("src",)),
         (second, folder.source.id + 1, False, True, None),
     ]
-    assert log.told(first) is None
+    assert log.progress_of(first) is None
     log.tell(first, Progress("reading", 3, 9))
-    assert log.told(first) == Progress("reading", 3, 9)
+    assert log.progress_of(first) == Progress("reading", 3, 9)
     assert log.answered(first) is None
     log.answer(first, "done")
     assert log.answered(first) == "done"

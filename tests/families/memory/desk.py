@@ -45,7 +45,7 @@ def memories(library: Library, **wanted: object) -> list[Remembered]:
 
 
 def titles(found: MemoryResults | list[Remembered]) -> list[str]:
-    ones = [hit.one for hit in found.hits] if isinstance(found, MemoryResults) else found
+    ones = [hit.record for hit in found.hits] if isinstance(found, MemoryResults) else found
     return [one.memory.title for one in ones]
 
 

@@ -121,7 +121,7 @@ def test_rows_that_say_nothing_are_told(tmp_path):
         tmp_path / "export.json",
         {"observations": [{"id": 1}, 7, ROW], "sessions": [None, {"x": 1}]},
     )
-    assert len(list(read_export(path, tell=told.append))) == 1
+    assert len(list(read_export(path, report=told.append))) == 1
     assert told == [
         Skipped("observations[0]", "it says nothing"),
         Skipped("observations[1]", "it is no object"),
@@ -304,7 +304,7 @@ def test_what_cant_be_taken_is_told_and_what_isnt_meant_is_not(tmp_path):
     )
     (notes / "binary.md").write_bytes(b"\x00\x01" * 100)
     told: list[Skipped] = []
-    assert [one.memory.title for one in read(notes, tell=told.append)] == ["good"]
+    assert [one.memory.title for one in read(notes, report=told.append)] == ["good"]
     assert {one.path: one.reason for one in told} == {
         "binary.md": "binary",
         "credentials.txt": "secret",
@@ -320,7 +320,7 @@ def test_links_out_of_the_folder_are_not_followed(tmp_path):
     (tmp_path / "notes" / "link.md").symlink_to(tmp_path / "outside" / "secret.md")
     (tmp_path / "notes" / "folder").symlink_to(tmp_path / "outside", target_is_directory=True)
     told: list[Skipped] = []
-    assert [one.memory.title for one in read(tmp_path / "notes", tell=told.append)] == ["a"]
+    assert [one.memory.title for one in read(tmp_path / "notes", report=told.append)] == ["a"]
     assert Skipped("link.md", "symlink") in told
 
 
@@ -332,7 +332,7 @@ def test_at_most_so_many_files_are_taken_and_the_others_told(tmp_path, monkeypat
     monkeypatch.setattr(file_import, "_RULES", replace(file_import._RULES, max_files=2))
     told: list[Skipped] = []
     assert (
-        len(list(read(fill(tmp_path, {f"{n}.md": "x" for n in range(5)}), tell=told.append))) == 2
+        len(list(read(fill(tmp_path, {f"{n}.md": "x" for n in range(5)}), report=told.append))) == 2
     )
     assert len(told) == 3
 

@@ -239,7 +239,7 @@ def test_rows_that_are_not_copied_answer_by_plain_words_and_the_answer_says_so(l
     found = ask(large, "count the zebras")
     assert (
         titles(found)[0] == "Zebras count coins"
-        and found.hits[0].one.state is None
+        and found.hits[0].record.state is None
         and found.hits[0].shown
     )
     assert "are being indexed" in found.notes[-1] and "2,001 rows" in found.notes[-1]
@@ -274,7 +274,7 @@ def test_what_is_copied_and_what_is_not_answer_together(library, isolated, monke
         "Zebra three",
         "Zebra two",
     ]
-    assert len({hit.one.ref for hit in found.hits}) == 5
+    assert len({hit.record.ref for hit in found.hits}) == 5
     copy(library)
     found = ask(library, "zebra")
     assert not any("indexed" in note for note in found.notes) and len(found.hits) == 5
@@ -308,7 +308,7 @@ def test_new_rows_are_waited_for_but_not_for_long(library, isolated):
 def test_our_own_memories_answer_without_any_database(library):
     keep(library, "Lamps are blue")
     assert titles(ask(library, "lamp")) == ["Lamps are blue"] and ask(library).present == ()
-    assert [hit.one.origin for hit in ask(library).hits] == [OWN]
+    assert [hit.record.origin for hit in ask(library).hits] == [OWN]
 
 
 def test_a_reader_answers_too(fruit, isolated):

@@ -13,7 +13,7 @@ from cortex.base.types import Memory, MemoryState
 from cortex.engine.sources.project import Project
 from cortex.engine.store import OWN, Remembered
 from cortex.families.memory.adapters.claude_mem import Session
-from cortex.families.memory.session_brief import HEAD, tell
+from cortex.families.memory.session_brief import HEAD, brief_text
 from cortex.families.memory.session_context import SessionContext
 
 PROJECT = Project(Path("/work/shop"), ("shop",))
@@ -32,7 +32,7 @@ def context(memories=(), sessions=(), others=(), stale=()) -> SessionContext:
 
 def test_each_memory_is_a_line_with_its_id_date_and_kind():
     session = Session("s", "shop", "A day", "Much was\ndone", 0, "2026-10-31")
-    text = tell(
+    text = brief_text(
         context(
             [one("Use uv", kind="decision")],
             [session],
@@ -55,19 +55,19 @@ def test_each_memory_is_a_line_with_its_id_date_and_kind():
 
 
 def test_where_nothing_is_known_nothing_is_told():
-    assert tell(context(), 10_000) == ""
-    assert tell(context([one("Use uv")]), 20) == ""
+    assert brief_text(context(), 10_000) == ""
+    assert brief_text(context([one("Use uv")]), 20) == ""
 
 
 def test_what_has_no_room_is_left_out_by_whole_lines_with_its_title():
-    text = tell(context([one("a"), one("b" * 200)], others=[one("c" * 200)]), len(HEAD) + 300)
+    text = brief_text(context([one("a"), one("b" * 200)], others=[one("c" * 200)]), len(HEAD) + 300)
     assert "- mem_1 2026-11-01 a\n" in text and "b" * 200 in text
     assert "From other projects" not in text and text.endswith("\n```")
 
 
 @given(st.lists(st.text(min_size=1), max_size=8), st.integers(0, 1_500))
 def test_no_title_ends_the_fence_or_its_line(titles, room):
-    text = tell(
+    text = brief_text(
         context([one(title) for title in titles], others=[one(title) for title in titles]), room
     )
     assert len(text) <= room
@@ -83,6 +83,6 @@ def test_no_title_ends_the_fence_or_its_line(titles, room):
 
 def test_a_memory_whose_code_changed_says_so():
     stale = {(OWN, "mem_1"): ("client.py changed",)}
-    assert "- mem_1 2026-11-01 Use uv [maybe stale: client.py changed]" in tell(
+    assert "- mem_1 2026-11-01 Use uv [maybe stale: client.py changed]" in brief_text(
         context([one("Use uv")], stale=stale.items()), 10_000
     )

@@ -40,7 +40,9 @@ def test_what_is_seen_in_each_comes_with_what_could_not_be_read(isolated):
     problems: list[str] = []
     missing = MemoryDatabase(isolated.user / "nowhere.db", "")
     seen = glimpse(
-        [missing, there], lambda place, opened: (place.scope, opened.count()), tell=problems.append
+        [missing, there],
+        lambda place, opened: (place.scope, opened.count()),
+        report=problems.append,
     )
     assert list(seen) == [("dev", 1)]
     assert len(problems) == 1 and "nowhere.db" in problems[0]
@@ -51,7 +53,7 @@ def test_where_time_is_over_the_rest_is_not_opened(isolated):
     problems: list[str] = []
     there = MemoryDatabase(isolated.user / ".claude-mem" / "claude-mem.db", "")
     assert not list(
-        glimpse([there], lambda _, opened: opened.count(), tell=problems.append, seconds=0.0)
+        glimpse([there], lambda _, opened: opened.count(), report=problems.append, seconds=0.0)
     )
     assert "ask again" in problems[0]
 

@@ -143,5 +143,5 @@ def test_a_link_to_no_file_of_the_project_is_warned_of(root):
         CodeLink("src"),
         CodeLink("x" * 5_000),
     ]
-    assert absent(root, links[:3]) == "no file src/nope.py in this project: kept as told"
+    assert absent(root, links[:3]) == "no file src/nope.py in this project: kept as given"
     assert absent(root, links[:1]) == absent(None, links) == "" and absent(root, links[3:])

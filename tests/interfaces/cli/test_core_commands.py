@@ -30,7 +30,7 @@ def core(cortex):
 
 def whose(token):
     with open_ledger(database("")) as opened:
-        found = opened.principals.whose(token)
+        found = opened.principals.by_token(token)
         return found and found.name
 
 

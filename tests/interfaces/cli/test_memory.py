@@ -301,7 +301,7 @@ def test_all_of_a_memory_is_shown(cortex, foreign):
         "- NIXPACKS_ is the prefix",
     ):
         assert line in out.splitlines()
-    assert "State:    nobody has judged it, it counts as approved" in out
+    assert "State:    not judged, it counts as approved" in out
     assert f"claude-mem · {os.path.realpath(foreign.path)}" in out
     assert "only read" in out
     shown = answer(cortex, "show", "obs_1")

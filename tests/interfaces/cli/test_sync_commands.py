@@ -604,7 +604,7 @@ def test_a_name_that_nobody_here_has_is_asked_about(cortex, core, joined, monkey
     monkeypatch.setenv("CORTEX_PROFILE", "")
     joined()
     answer(cortex, "sync")
-    strange = "note: nobody called {} has written anything here, so maybe nobody hears of this; did you mean zoe?\n"
+    strange = "note: no one called {} has written anything here, so maybe no one hears of this; did you mean zoe?\n"
     assert (
         strange.format("zeo")
         in cortex("task", "create", "Typo", "--assign", "zeo", "--watcher", "me")[2]
@@ -614,13 +614,13 @@ def test_a_name_that_nobody_here_has_is_asked_about(cortex, core, joined, monkey
         in cortex("thread", "create", "Mention", "--body", "@zed and @zoe, see `@oops`")[2]
     )
     assert (
-        "nobody called"
+        "no one called"
         not in cortex("task", "create", "Right", "--assign", "zoe", "--body", "@me @agent")[2]
     )
     drafted = told(
         cortex, "cortex_create_draft", draft_type="thread", body_md="@zed?", idempotency_key="k"
     )
-    assert any("nobody called zed" in one for one in drafted["warnings"])
+    assert any("no one called zed" in one for one in drafted["warnings"])
 
 
 def test_who_may_not_decide_is_not_asked_to(cortex, core, joined, monkeypatch):

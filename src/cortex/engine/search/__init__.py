@@ -234,7 +234,7 @@ def _weight_of(candidates: Collection[Candidate], parsed: Parsed) -> float:
     """Weight of the cosine beside these lexical candidates."""
     if features.is_found_by_name(candidates, parsed):
         return 0.0
-    coverage = (max(candidate.covers, candidate.told) for candidate in candidates)
+    coverage = (max(candidate.covers, candidate.covers_jointly) for candidate in candidates)
     best = max(coverage, default=1.0)
     return features.semantic_weight(weights_of(parsed.classes, parsed.corpus).meaning, best)
 

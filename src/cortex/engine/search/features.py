@@ -54,7 +54,7 @@ class Candidate:
     # Boost by the words of its neighbours, on the scale of `words`.
     beside: float = 0.0
     # Share of the query that it covers together with its neighbours, 0..1.
-    told: float = 0.0
+    covers_jointly: float = 0.0
     # Cosine of its vector and the query's, 0..1.
     near: float = 0.0
     # Score of the cosine.

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 
+from cortex.base.errors import InputError
 from cortex.base.types import Cancel, Hit, Mode, Page, Query
 
 # The family with files of a project as hits, cited by path.
@@ -53,6 +54,15 @@ class FederatedHit:
     opener: str = ""
     # Path of the file it copies.
     copy_of: str = ""
+
+
+def reject_exact(query: Query, items: str) -> None:
+    """Refuse a mode that only code can be searched in. Raises: InputError ARGUMENT_INVALID."""
+    if query.mode in (Mode.EXACT, Mode.FULL):
+        raise InputError(
+            "ARGUMENT_INVALID",
+            f"{items} can't be searched in mode {query.mode.value}: ask code alone",
+        )
 
 
 def federated_search(

@@ -144,7 +144,9 @@ def _apply_boosts(
         candidate.beside = sum(
             masses[word] * max(0.0, share - rate * (word in own)) for word, share in shares.items()
         )
-        candidate.told = min(1.0, sum(masses[word] for word in shares.keys() | set(own)) / whole)
+        candidate.covers_jointly = min(
+            1.0, sum(masses[word] for word in shares.keys() | set(own)) / whole
+        )
     top = (
         max((candidate.words + candidate.beside for candidate in candidates.values()), default=1.0)
         or 1.0

@@ -209,4 +209,4 @@ _WEIGHTS_BY_CORPUS: Mapping[Corpus, Callable[[Weights], Weights]] = {
     Corpus.RECORDS: of_memories,
 }
 # Corpora of short texts with a title and without meaningful paths.
-TOLD = frozenset({Corpus.MEMORIES, Corpus.RECORDS})
+SHORT_TEXTS = frozenset({Corpus.MEMORIES, Corpus.RECORDS})

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from cortex.base.text import split_identifier, words_of
 from cortex.engine.chunkers import language_of
-from cortex.engine.search.query_classes import TOLD, Corpus, QueryClass, classes_of
+from cortex.engine.search.query_classes import SHORT_TEXTS, Corpus, QueryClass, classes_of
 
 # A pasted file as a query is cut to its first words; more terms cost time and add nothing.
 MAX_TERMS = 64
@@ -102,7 +102,7 @@ def parse(text: str, code: bool = False, corpus: Corpus = Corpus.CODE) -> Parsed
     tokens = _TOKEN.findall(text)
     name = not code and len(text.split()) == 1 and len(tokens) == 1
     names, qualified = ([], []) if code else _names(text, tokens, name)
-    weights = _weigh(text, tokens, STOP_WORDS | TALK if corpus in TOLD else STOP_WORDS)
+    weights = _weigh(text, tokens, STOP_WORDS | TALK if corpus in SHORT_TEXTS else STOP_WORDS)
     lowered = {word.lower() for word in tokens}
     roles = (
         frozenset(role for word, role in _ROLE_WORDS.items() if word in lowered)

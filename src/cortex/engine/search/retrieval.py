@@ -15,7 +15,7 @@ from cortex.base.types import Doc, Stamp
 from cortex.engine.search import features
 from cortex.engine.search.features import Candidate
 from cortex.engine.search.neighbor_boost import boost_neighbors
-from cortex.engine.search.query_classes import TOLD, Corpus, weights_of
+from cortex.engine.search.query_classes import SHORT_TEXTS, Corpus, weights_of
 from cortex.engine.search.query_parser import Parsed
 from cortex.engine.store import (
     ContentQueries,
@@ -95,7 +95,7 @@ def find_by_words(
     defined = _by_definition(store.content, words, narrow, parsed) if weights.definition else {}
     joined = _by_joined_words(store.content, narrow, parsed) if weights.joined else {}
     # Memories and records are no files.
-    located = {} if parsed.corpus in TOLD else _by_place(store.content, narrow, parsed)
+    located = {} if parsed.corpus in SHORT_TEXTS else _by_place(store.content, narrow, parsed)
     pairs = list(
         dict.fromkeys([*matched, *list(covered)[:COVER_DEPTH], *defined, *joined, *located])
     )

@@ -185,7 +185,7 @@ class Connections:
             with translated(self.path):
                 if isinstance(outer, Confined) and outer.shows != self.viewer:
                     raise CortexError(
-                        "INTERNAL_ERROR", "somebody else looks now than when this began to be read"
+                        "INTERNAL_ERROR", "the viewer changed inside an open read transaction"
                     )
                 yield outer
             return
@@ -217,7 +217,7 @@ class Connections:
             or getattr(self._local, "connection", None) is not None
         ):
             raise CortexError(
-                "INTERNAL_ERROR", "somebody looks already, or nobody is kept from anything here"
+                "INTERNAL_ERROR", "a viewer is set already, or this store restricts none"
             )
         self._local.viewer = viewer
         try:

@@ -154,7 +154,7 @@ class OperationLog:
             ).fetchone()
             return "" if row is None or row[0] is None else row[0]
 
-    def told(self, request: int) -> Progress | None:
+    def progress_of(self, request: int) -> Progress | None:
         """Progress of a request, None before the first report."""
         sign = self.sign(request)
         return Progress(*json.loads(sign)[:3]) if sign else None

@@ -117,7 +117,7 @@ class QueryEmbedders:
             names = " and ".join(
                 dict.fromkeys(stamp.model or "a model that no file names" for stamp in stamps)
             )
-            reasons.append(f"nobody here can embed a question by {names}")
+            reasons.append(f"no embedder here can embed a question by {names}")
         reasons.append("`cortex chunks reembed` gives the chunks vectors that need no server")
         # An error that may pass comes first: only then is a second try worth it.
         code = min(codes, key=list(_ADVICE).index, default="EMBEDDER_MISSING")

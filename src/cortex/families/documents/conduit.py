@@ -57,7 +57,7 @@ class ConduitDocument:
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class ConduitChunk:
     """Chunk of a document."""
 
     id: str
@@ -69,7 +69,7 @@ class Text:
     end: int
 
 
-class Base:
+class ConduitBase:
     """Open knowledge base."""
 
     def __init__(self, file: File) -> None:
@@ -102,11 +102,11 @@ class Base:
         ]
         return [document for document in documents if source is None or document.source == source]
 
-    def texts(self) -> list[Text]:
+    def texts(self) -> list[ConduitChunk]:
         """All chunks, ordered by document."""
         wanted = ("chunk_id", "document_id", "chunk_index", "content", "start_char", "end_char")
         return [
-            Text(
+            ConduitChunk(
                 _text(name),
                 _text(document),
                 _integer(ordinal),
@@ -134,14 +134,14 @@ class Base:
 
 
 @contextmanager
-def open_base(path: Path) -> Iterator[Base]:
+def open_base(path: Path) -> Iterator[ConduitBase]:
     """Open the knowledge base in a file, or in the folder that holds one.
 
     Raises: FileError FILE_NOT_FOUND or IMPORT_UNREADABLE, also while it is read.
     """
     file = path / FILE if path.is_dir() else path
     with opened(file, PRODUCT) as opened_file:
-        yield Base(opened_file)
+        yield ConduitBase(opened_file)
 
 
 def _version(connection: sqlite3.Connection) -> int:

@@ -19,10 +19,10 @@ from cortex.base.paths import root_text
 from cortex.base.text import hash_bytes
 from cortex.base.types import Cancel, ProgressCallback, Stamp
 from cortex.engine.embedders.server_protocols import PREFIXES
+from cortex.engine.foreign_vectors import bare_name, keep_vectors
 from cortex.engine.library import Library
 from cortex.engine.store import Folder
-from cortex.families.documents.conduit import Base, open_base
-from cortex.families.documents.conduit import ConduitFolder as Foreign
+from cortex.families.documents.conduit import ConduitBase, ConduitFolder, open_base
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 ADDED, PRESENT, GONE, REFUSED = "added", "present", "gone", "refused"
 # Characters of a source's name that are kept.
 MAX_NAME = 100
-# Vectors stored at once.
-PAY_BATCH = 500
 _ALIASES = {
     "nomic-embed-text-v1.5": "nomic-embed-text",
     "mxbai-embed-large-v1": "mxbai-embed-large",
@@ -110,7 +108,7 @@ def import_conduit(
         return Imported(base.version, tuple(outcomes), len(vectors), reused, note)
 
 
-def _import_source(library: Library, source: Foreign) -> tuple[Folder | None, ImportOutcome]:
+def _import_source(library: Library, source: ConduitFolder) -> tuple[Folder | None, ImportOutcome]:
     outcome = ImportOutcome(source.id, source.name, source.path, ADDED)
     if "\0" in source.path:
         return None, replace(outcome, status=REFUSED, reason="its path is none")
@@ -143,23 +141,21 @@ def _import_source(library: Library, source: Foreign) -> tuple[Folder | None, Im
     return folder, replace(outcome, name=folder.name)
 
 
-def _vectors_of(base: Base) -> dict[bytes, np.ndarray]:
+def _vectors_of(base: ConduitBase) -> dict[bytes, np.ndarray]:
     """Vectors of the base by the hash of their text."""
     return {hash_bytes(text.encode("utf-8", "replace")): row for text, row in base.vectors()}
 
 
 def _reuse(
-    library: Library, base: Base, vectors: dict[bytes, np.ndarray], folders: Sequence[Folder]
+    library: Library, base: ConduitBase, vectors: dict[bytes, np.ndarray], folders: Sequence[Folder]
 ) -> tuple[int, str]:
     """Store the vectors of identical texts; return their number and a note about the others."""
     theirs, wanted = base.stamp(), library.embedding.wanted
     if theirs is None or not vectors:
-        return (
-            0,
-            "the base holds no vectors: they are made here"
-            if base.version == 2
-            else "its vectors are in its Qdrant: they are made here",
+        place = (
+            "the base holds no vectors" if base.version == 2 else "its vectors are in its Qdrant"
         )
+        return 0, f"{place}: they are made here"
     if wanted is None:
         return 0, "no embedder is configured here: its vectors are not used"
     try:
@@ -179,9 +175,8 @@ def _reuse(
             "another process has the library open, and only that one writes vectors: they are "
             "made anew",
         )
-    known = sorted(vectors.keys() & _texts_of(library, folders))
-    for start in range(0, len(known), PAY_BATCH):
-        _keep(library, ours, known[start : start + PAY_BATCH], vectors)
+    known = vectors.keys() & _texts_of(library, folders)
+    keep_vectors(library.store, ours, {text_hash: vectors[text_hash] for text_hash in known})
     return (
         len(known),
         f"{len(known)} of {len(vectors)} vectors are used again; the others are of texts that "
@@ -203,27 +198,12 @@ def _texts_of(library: Library, folders: Sequence[Folder]) -> set[bytes]:
     return hashes
 
 
-def _keep(
-    library: Library, stamp: Stamp, hashes: list[bytes], vectors: dict[bytes, np.ndarray]
-) -> None:
-    import numpy as np
-
-    store = library.store
-    rows = np.stack([vectors[text_hash] for text_hash in hashes])
-    store.indexes.sets.pay(stamp, store.paid.model(stamp), hashes, rows, [])
-
-
 def same_model(theirs: Stamp, ours: Stamp) -> bool:
     """True if vectors from there and here are comparable: same model, dimensions and prefix."""
     query, passage = PREFIXES[ours.prefix] if ours.prefix else ("", "")
-    same_words = (
-        not passage if theirs.prefix == "none" else theirs.prefix == scheme_of(passage, query)
-    )
-    return (
-        _base_name(theirs.model) == _base_name(ours.model)
-        and theirs.dimensions == ours.dimensions
-        and same_words
-    )
+    if (theirs.dimensions, _base_name(theirs.model)) != (ours.dimensions, _base_name(ours.model)):
+        return False
+    return not passage if theirs.prefix == "none" else theirs.prefix == scheme_of(passage, query)
 
 
 def scheme_of(passage: str, query: str) -> str:
@@ -236,12 +216,5 @@ def scheme_of(passage: str, query: str) -> str:
 
 def _base_name(model: str) -> str:
     """Name of a model without its publisher and file format."""
-    name = (
-        model.lower()
-        .replace("\\", "/")
-        .rpartition("/")[2]
-        .removesuffix(":latest")
-        .removesuffix(".gguf")
-    )
-    name = name.removesuffix(".f16").removesuffix(".f32")
+    name = bare_name(model).removesuffix(".f16").removesuffix(".f32")
     return _ALIASES.get(name, name)

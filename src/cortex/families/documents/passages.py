@@ -57,10 +57,8 @@ def _passages(lookup: ContentQueries, hits: Sequence[Hit]) -> tuple[Passage, ...
     # The document was removed meanwhile.
     if place is None:
         return ()
-    text, chunks = (
-        lookup.text(place.doc.blob),
-        [chunk for _, chunk in lookup.chunks(place.doc.blob)],
-    )
+    text = lookup.text(place.doc.blob)
+    chunks = [chunk for _, chunk in lookup.chunks(place.doc.blob)]
     spans: list[tuple[int, int]] = []
     for hit in hits:
         covered = [

@@ -123,18 +123,15 @@ def find(
         return DocumentResults((), 0, MODE_NAMES[query.mode], False, (note,))
     page = library.search(query, cancel=cancel, sources=[folder.source for folder in folders])
     degraded = page.mode is not query.mode
-    if (
-        degraded
-        and not library.settings.mcp.kb.search.semantic_fallback
-        and not _has_unknown_words(page)
-    ):
+    may_degrade = library.settings.mcp.kb.search.semantic_fallback or _has_unknown_words(page)
+    if degraded and not may_degrade:
         why = "; ".join(page.notes) or "there are no vectors"
         raise NetworkError(
             "EMBEDDER_UNAVAILABLE",
             f"search by meaning is unavailable, and mcp.kb.search.semantic_fallback is off ({why})",
             instead=("Ask with mode fts5, or see `cortex kb stats`.",),
         )
-    builder = _Told(library.store.content, folders)
+    builder = _ResultBuilder(library.store.content, folders)
     results = tuple(result for hit in page.hits if (result := builder.result(hit)) is not None)
     notes = (*_notes_of(page, query), *_unfinished(library, folders))
     return DocumentResults(results, page.total, MODE_NAMES[page.mode], degraded, notes)
@@ -158,7 +155,7 @@ def _unfinished(library: Library, folders: Sequence[Folder]) -> tuple[str, ...]:
     return (f"not synced completely yet: {', '.join(names)}",) if names else ()
 
 
-class _Told:
+class _ResultBuilder:
     """Builds the results of one answer; each document's title is looked up once."""
 
     def __init__(self, lookup: ContentQueries, folders: Sequence[Folder]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -30,39 +31,38 @@ WITHOUT_READER = frozenset("doc xls ppt odt ods odp mobi pages numbers key rtf".
 class SourceState:
     """Source with its status."""
 
-    key: str
-    name: str
-    root: str
-    documents: int
-    chunks: int
-    # Bytes of its files.
-    size: int
-    # RFC 3339, "" before the first sync.
-    last_sync: str
-    watch: bool
-    include: tuple[str, ...]
-    exclude: tuple[str, ...]
-    present: bool
+    folder: Folder
+    figures: FolderState
     # Documents that could not be read.
     unread: tuple[Skipped, ...]
     # Number of files that aren't documents, by reason.
     others: Mapping[str, int]
 
+    @property
+    def documents(self) -> int:
+        """Number of documents."""
+        return self.figures.counts.docs
+
+    @property
+    def chunks(self) -> int:
+        """Number of chunks."""
+        return self.figures.counts.chunks
+
     def as_json(self, *, root: bool) -> dict[str, object]:
         """JSON form; `root` adds the path on disk."""
-        head: dict[str, object] = {"id": self.key, "name": self.name}
-        if root:
-            head["path"] = self.root
+        folder = self.folder
         return {
-            **head,
+            "id": folder.key,
+            "name": folder.name,
+            **({"path": folder.source.root} if root else {}),
             "documents": self.documents,
             "chunks": self.chunks,
-            "size": self.size,
-            "lastSync": self.last_sync or None,
-            "watch": self.watch,
-            "include": list(self.include),
-            "exclude": list(self.exclude),
-            "present": self.present,
+            "size": self.figures.size,
+            "lastSync": self.figures.indexed_at or None,
+            "watch": folder.watch,
+            "include": list(folder.include),
+            "exclude": list(folder.exclude),
+            "present": self.figures.present,
             "unread": [{"path": file.path, "reason": file.reason} for file in self.unread],
             "leftOut": dict(self.others),
         }
@@ -100,23 +100,8 @@ class Overview:
 
 def state_of(library: Library, folder: Folder) -> SourceState:
     """Status of a source."""
-    folder_state: FolderState = library.state_of(folder)
-    unread, others = _split(folder_state.skipped)
-    return SourceState(
-        key=folder.key,
-        name=folder.name,
-        root=folder.source.root,
-        documents=folder_state.counts.docs,
-        chunks=folder_state.counts.chunks,
-        size=folder_state.size,
-        last_sync=folder_state.indexed_at,
-        watch=folder.watch,
-        include=folder.include,
-        exclude=folder.exclude,
-        present=folder_state.present,
-        unread=unread,
-        others=others,
-    )
+    figures = library.state_of(folder)
+    return SourceState(folder, figures, *_split(figures.skipped))
 
 
 def states_of(library: Library, folders: Sequence[Folder]) -> list[SourceState]:
@@ -130,16 +115,25 @@ def overview_of(library: Library, *, single: bool = False, ask: bool = False) ->
     return Overview(single, library.embedding.status(ask=ask))
 
 
-def _split(skipped: Sequence[Skipped]) -> tuple[tuple[Skipped, ...], dict[str, int]]:
+def totals_of(states: Sequence[SourceState]) -> dict[str, int]:
+    """Documents, chunks and bytes of several sources together."""
+    return {
+        "documents": sum(state.documents for state in states),
+        "chunks": sum(state.chunks for state in states),
+        "size": sum(state.figures.size for state in states),
+    }
+
+
+def _split(skipped: Sequence[Skipped]) -> tuple[tuple[Skipped, ...], Mapping[str, int]]:
     """Split skipped files into unreadable documents and counts of the others."""
     unread: list[Skipped] = []
-    others: dict[str, int] = {}
+    others: Counter[str] = Counter()
     for file in skipped:
         extension = file.path.rpartition(".")[2].lower()
         if file.reason == "binary" and extension in WITHOUT_READER:
             unread.append(Skipped(file.path, f"nothing reads .{extension} files"))
         elif file.reason in NO_DOCUMENTS:
-            others[file.reason] = others.get(file.reason, 0) + 1
+            others[file.reason] += 1
         else:
             unread.append(file)
     return tuple(unread), others

@@ -16,12 +16,8 @@ from cortex.families.memory.writer import HOOK, add
 
 # Time per round: folders and other processes wait meanwhile.
 COPY_SECONDS = 2.0
-INSTRUCTION_FILES = (
-    "CLAUDE.md",
-    "AGENTS.md",
-    "GEMINI.md",
-    ".github/copilot-instructions.md",
-    "MEMORY.md",
+INSTRUCTION_FILES = tuple(
+    "CLAUDE.md AGENTS.md GEMINI.md .github/copilot-instructions.md MEMORY.md".split()
 )
 # Bytes of one file.
 MAX_INSTRUCTIONS = 200_000
@@ -50,7 +46,7 @@ def remember(library: Library, candidate: HookNote) -> None:
     Raises: InputError MEMORY_REFUSED.
     """
     folder = Path(candidate.project_path) if candidate.project_path else None
-    is_local = folder is not None and folder.is_dir()
+    project = project_at(folder) if folder is not None and folder.is_dir() else None
     memory = Memory(
         "",
         candidate.title,
@@ -58,17 +54,13 @@ def remember(library: Library, candidate: HookNote) -> None:
         concepts=candidate.concepts,
         files=candidate.files,
         text=candidate.text,
-        project=project_at(folder).name
-        if folder is not None and is_local
-        else (folder.name if folder else ""),
+        project=project.name if project else folder.name if folder else "",
         session=candidate.session,
         created=candidate.at,
         kind=candidate.kind,
         provenance=f"hook {candidate.client}".strip(),
     )
-    instructions = (
-        instructions_of(project_at(folder).path) if folder is not None and is_local else ""
-    )
+    instructions = instructions_of(project.path) if project else ""
     add(library, memory, state=MemoryState.STAGING, actor=HOOK, instructions=instructions)
 
 

@@ -20,6 +20,7 @@ from cortex.base.errors import CortexError, FileError
 from cortex.base.text import hash_bytes
 from cortex.base.types import Stamp
 from cortex.engine.embedders.server_protocols import PREFIXES
+from cortex.engine.foreign_vectors import bare_name, keep_vectors
 from cortex.engine.library import Library
 from cortex.families.memory.adapters.chroma import memory_vectors
 
@@ -28,16 +29,8 @@ if TYPE_CHECKING:
 
 DIMENSIONS = 384
 MODELS = frozenset(
-    {
-        "all-minilm-l6-v2",
-        "all-minilm",
-        "all-minilm:22m",
-        "all-minilm:l6-v2",
-        "all-minilm:22m-l6-v2-fp16",
-    }
+    "all-minilm-l6-v2 all-minilm all-minilm:22m all-minilm:l6-v2 all-minilm:22m-l6-v2-fp16".split()
 )
-# Vectors stored at once.
-PAY_BATCH = 500
 
 log = logging.getLogger(__name__)
 
@@ -64,9 +57,7 @@ def reuse(library: Library, folder: Path, texts: Iterable[tuple[str, Sequence[st
         for key, text in single.items()
         if key in vectors and vectors[key].shape == (DIMENSIONS,)
     }
-    hashes = sorted(rows)
-    for start in range(0, len(hashes), PAY_BATCH):
-        _keep(library, stamp, hashes[start : start + PAY_BATCH], rows)
+    keep_vectors(library.store, stamp, rows)
     log.info(
         "%d of %d memories keep the vectors that they have in %s", len(rows), len(single), folder
     )
@@ -121,27 +112,6 @@ def _reusable_stamp(library: Library) -> Stamp | None:
 
 def is_same(ours: Stamp) -> bool:
     """True if vectors of this model are comparable with Chroma's; as int8 they agree to 0.99."""
-    name = ours.model.lower().replace("\\", "/").rpartition("/")[2]
-    name = (
-        name.removesuffix(":latest")
-        .removesuffix(".gguf")
-        .removesuffix("-int8")
-        .removesuffix(".f16")
-    )
+    name = bare_name(ours.model).removesuffix("-int8").removesuffix(".f16")
     passage = PREFIXES[ours.prefix][1] if ours.prefix else ""
     return name in MODELS and ours.dimensions == DIMENSIONS and not passage
-
-
-def _keep(
-    library: Library, stamp: Stamp, hashes: list[bytes], rows: dict[bytes, np.ndarray]
-) -> None:
-    import numpy as np
-
-    store = library.store
-    store.indexes.sets.pay(
-        stamp,
-        store.paid.model(stamp),
-        hashes,
-        np.stack([rows[text_hash] for text_hash in hashes]),
-        [],
-    )

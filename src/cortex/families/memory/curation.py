@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from cortex.base.errors import InputError
 from cortex.base.types import Citation, Memory, MemoryState
 from cortex.engine.library import Library
-from cortex.engine.store import OWN, Decision, MemoryVerdict, Remembered
+from cortex.engine.store import OWN, Decision, Remembered
 from cortex.families.memory.dedup import fingerprint
 from cortex.families.memory.index_text import word
-from cortex.families.memory.states import name_of
+from cortex.families.memory.states import name_of, supersessions, verdict_of
 from cortex.families.memory.writer import (
     HOOK,
     PERSON,
@@ -24,6 +24,7 @@ from cortex.families.memory.writer import (
     add,
     checked,
     find_by_fingerprint,
+    refusal,
     screened,
 )
 
@@ -58,9 +59,7 @@ def judge(
     """Apply a decision to memories; return the number that had another state before."""
     state = ACTIONS[action]
     verdicts = [
-        MemoryVerdict(record.ref, state, name_of(state, library.settings.memory.uncurated))
-        for record in chosen
-        if record.state is not state
+        verdict_of(library, record, state) for record in chosen if record.state is not state
     ]
     step = 0
     for start in range(0, len(verdicts), BATCH):
@@ -86,12 +85,9 @@ def supersede(
         raise InputError(
             "ARGUMENT_INVALID", f"{new.memory.key} is itself superseded by {old.memory.key}"
         )
-    verdicts = [MemoryVerdict(old.ref, MemoryState.SUPERSEDED, None, new.memory.key)]
+    verdicts = supersessions([old], new.memory.key)
     if new.state not in (MemoryState.APPROVED, MemoryState.PROMOTED):
-        state = MemoryState.APPROVED
-        verdicts.append(
-            MemoryVerdict(new.ref, state, name_of(state, library.settings.memory.uncurated))
-        )
+        verdicts.append(verdict_of(library, new, MemoryState.APPROVED))
     library.store.memories.decide(verdicts, word, action="supersede", actor=actor, reason=reason)
     library.follow()
 
@@ -127,35 +123,26 @@ def edit(
     """
     memory = screened(library, checked(memory))
     if record.origin != OWN:
-        copy = replace(
-            memory, key="", provenance=f"edited from {record.origin}#{record.memory.key}"
-        )
+        origin = f"edited from {record.origin}#{record.memory.key}"
         return add(
             library,
-            copy,
+            replace(memory, key="", provenance=origin),
             scope=record.scope,
             actor=actor,
             supersedes=[record],
             citations=citations or (),
         )
-    known = [
-        other
-        for other in find_by_fingerprint(library, fingerprint(memory))
-        if other.ref != record.ref
-    ]
-    if known:
-        raise InputError(
-            "MEMORY_REFUSED", f"this memory is not kept: {known[0].memory.key} says the same"
-        )
+    content = fingerprint(memory)
+    for known in find_by_fingerprint(library, content):
+        if known.ref != record.ref:
+            raise refusal(f"{known.memory.key} says the same")
     state = record.state or MemoryState.APPROVED
-    verdict = MemoryVerdict(
-        record.ref,
-        state,
-        name_of(state, library.settings.memory.uncurated),
-        record.judgement.successor if record.judgement else "",
-        replace(memory, key=record.memory.key),
-        fingerprint(memory),
-        None if citations is None else tuple(citations),
+    verdict = replace(
+        verdict_of(library, record, state),
+        successor=record.judgement.successor if record.judgement else "",
+        memory=replace(memory, key=record.memory.key),
+        fingerprint=content,
+        citations=None if citations is None else tuple(citations),
     )
     library.store.memories.decide([verdict], word, action="edit", actor=actor, reason="")
     library.follow()

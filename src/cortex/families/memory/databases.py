@@ -16,6 +16,7 @@ from cortex.base.paths import root_text, without_waiting
 from cortex.base.settings import Settings
 from cortex.engine.library import has_own_memories
 from cortex.engine.sources.project import Project
+from cortex.engine.store import OWN
 
 ACK_FOLDER, CLAUDE_FOLDER = ".ack-mem", ".claude-mem"
 DATABASE = "claude-mem.db"
@@ -62,6 +63,11 @@ def databases(settings: Settings) -> tuple[MemoryDatabase, ...]:
             real = Path(os.path.realpath(candidate.path))
             by_path.setdefault(os.path.normcase(str(real)), MemoryDatabase(real, candidate.scope))
     return tuple(by_path.values())
+
+
+def origins_of(present: Iterable[MemoryDatabase]) -> set[str]:
+    """Origins of our own memories and of these databases' memories."""
+    return {OWN, *(database.origin for database in present)}
 
 
 def _candidates(settings: Settings) -> Iterator[MemoryDatabase]:

@@ -67,14 +67,8 @@ _BRACKETS = " ()[]{}<>,"
 
 def canonical(memory: Memory) -> str:
     """Normalised text of a memory: one line for each statement, without repeats."""
-    lines = list(
-        dict.fromkeys(
-            line
-            for part in _texts_of(memory)
-            for line in map(_normalised, part.splitlines())
-            if line
-        )
-    )
+    statements = (line for part in _texts_of(memory) for line in part.splitlines())
+    lines = list(dict.fromkeys(line for line in map(_normalised, statements) if line))
     return "\n".join(lines[1:] if _is_start_of_line(lines[:1], lines[1:]) else lines)
 
 

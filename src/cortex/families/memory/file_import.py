@@ -21,9 +21,9 @@ from cortex.engine.sources.secret_filenames import is_secret
 from cortex.families.memory.adapters.coerce import (
     day,
     entries,
-    first_line,
     line,
     milliseconds,
+    title_from,
     unique,
 )
 from cortex.families.memory.markdown_notes import read_note
@@ -38,7 +38,7 @@ NOTES = ("md", "markdown", "mdx", "mdc", "txt")
 # Provenances.
 EXPORT, NOTE = "export", "note"
 
-Tell = Callable[[Skipped], None]
+ReportSkipped = Callable[[Skipped], None]
 
 _RULES = Rules(
     include=tuple(
@@ -69,14 +69,14 @@ class ImportedMemory:
 
 
 def read(
-    path: Path, *, project: str = "", tell: Tell = lambda skipped: None
+    path: Path, *, project: str = "", report: ReportSkipped = lambda skipped: None
 ) -> Iterator[ImportedMemory]:
     """Read an export (a .json file), a Markdown or text file, or a folder of such files.
 
     Raises: FileError FILE_NOT_FOUND or IMPORT_UNREADABLE.
     """
     as_export = path.suffix.lower() == ".json" and not path.is_dir()
-    return (read_export if as_export else read_markdown)(path, project=project, tell=tell)
+    return (read_export if as_export else read_markdown)(path, project=project, report=report)
 
 
 # -- exports
@@ -85,7 +85,7 @@ Row = Mapping[str, object]
 
 
 def read_export(
-    path: Path, *, project: str = "", tell: Tell = lambda skipped: None
+    path: Path, *, project: str = "", report: ReportSkipped = lambda skipped: None
 ) -> Iterator[ImportedMemory]:
     """Read the memories of a claude-mem or Cortex export; summaries and prompts are ignored.
 
@@ -103,12 +103,8 @@ def read_export(
     for index, row in enumerate(rows):
         imported = _from_row(row, sessions, project) if isinstance(row, dict) else None
         if imported is None:
-            tell(
-                Skipped(
-                    f"observations[{index}]",
-                    "it says nothing" if isinstance(row, dict) else "it is no object",
-                )
-            )
+            reason = "it says nothing" if isinstance(row, dict) else "it is no object"
+            report(Skipped(f"observations[{index}]", reason))
         else:
             yield imported
 
@@ -135,19 +131,16 @@ def _from_row(row: Row, sessions: Mapping[str, Row], project: str) -> ImportedMe
     if not memory.title:
         return None
     ours = row.get(OURS)
+    memory = replace(memory, project=project or memory.project)
     if not isinstance(ours, dict):
         state = row.get("status")
-        memory = _in_project(memory, project)
         return ImportedMemory(memory, _STATES.get(state) if isinstance(state, str) else None)
+    citations = map(_citation, _list(ours.get("citations")))
     return ImportedMemory(
-        _in_project(_with_extension(memory, ours), project),
+        _with_extension(memory, ours),
         _STATES.get(line(ours.get("state"))),
         line(ours.get("scope")),
-        tuple(
-            citation
-            for entry in _list(ours.get("citations"))
-            if (citation := _citation(entry)) is not None
-        ),
+        tuple(citation for citation in citations if citation is not None),
         line(ours.get("superseded_by")),
     )
 
@@ -161,10 +154,7 @@ def _memory(row: Row, session: Row) -> Memory:
     return Memory(
         key=line(row.get("document_id"))
         or (f"obs_{row_id}" if isinstance(row_id, int) else line(row_id)),
-        title=line(row.get("title"))
-        or first_line(body)
-        or subtitle
-        or first_line(facts[0] if facts else ""),
+        title=line(row.get("title")) or title_from(body, subtitle, facts),
         subtitle=subtitle,
         facts=facts,
         concepts=_entries(row, "concepts", ","),
@@ -189,10 +179,6 @@ def _with_extension(memory: Memory, ours: Row) -> Memory:
     return replace(memory, **fields)
 
 
-def _in_project(memory: Memory, project: str) -> Memory:
-    return replace(memory, project=project) if project else memory
-
-
 def _citation(entry: object) -> Citation | None:
     if not isinstance(entry, dict):
         return None
@@ -202,9 +188,9 @@ def _citation(entry: object) -> Citation | None:
         hashes = [bytes.fromhex(line(entry.get(name))) for name in ("file_hash", "body_hash")]
     except ValueError:
         return None
-    return (
-        Citation(root, path, symbol, hashes[0], hashes[1], commit) if path and hashes[0] else None
-    )
+    if not path or not hashes[0]:
+        return None
+    return Citation(root, path, symbol, hashes[0], hashes[1], commit)
 
 
 def _entries(row: Row, name: str, separator: str) -> tuple[str, ...]:
@@ -225,7 +211,7 @@ def _list(value: object) -> list[object]:
 
 
 def read_markdown(
-    path: Path, *, project: str = "", tell: Tell = lambda skipped: None
+    path: Path, *, project: str = "", report: ReportSkipped = lambda skipped: None
 ) -> Iterator[ImportedMemory]:
     """Read one memory for each Markdown or text file in a folder, or from a single file.
 
@@ -237,11 +223,11 @@ def read_markdown(
     if real.is_dir():
         scanned = scan(real, _RULES)
         for skipped in scanned.skipped:
-            tell(skipped)
+            report(skipped)
         for file in sorted(scanned.files, key=lambda file: natural(file.path)):
             note = _note(real, file, project or real.name)
             if isinstance(note, Skipped):
-                tell(note)
+                report(note)
             else:
                 yield note
         return
@@ -273,11 +259,8 @@ def _single(path: Path, real: Path, project: str) -> ImportedMemory:
         )
     if is_secret(path.name) or is_secret(f"{real.parent.name}/{real.name}"):
         raise _unreadable(path, "by its name it holds secrets")
-    note = _note(
-        real.parent,
-        ScannedFile(real.name, status.st_size, status.st_mtime_ns),
-        project or real.parent.name,
-    )
+    file = ScannedFile(real.name, status.st_size, status.st_mtime_ns)
+    note = _note(real.parent, file, project or real.parent.name)
     if isinstance(note, Skipped):
         raise _unreadable(path, f"it is left out: {note.reason}")
     return note

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 import os
 import re
 import stat
@@ -38,6 +37,10 @@ MOST_CHARACTERS = 4_000
 MOST_STRINGS = 50
 # Age at which an unfinished file counts as left behind by a killed process.
 LEFT_SECONDS = 60.0
+# Not every system has each of the others.
+_FLAGS = os.O_RDONLY | sum(
+    getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_BINARY")
+)
 _NAME = re.compile(r"(\.?)(\d{20})-\d+-[0-9a-f]{8}\.json")
 
 log = logging.getLogger(__name__)
@@ -89,10 +92,8 @@ def take_in(home: Path, remember: Callable[[HookNote], None]) -> int:
             for candidate in candidates:
                 taken += _hand_over(candidate, remember)
         except (CortexError, OSError) as error:
-            log.warning(
-                "the inbox waits: %s",
-                error.message if isinstance(error, CortexError) else error.strerror,
-            )
+            reason = error.message if isinstance(error, CortexError) else error.strerror
+            log.warning("the inbox waits: %s", reason)
             break
         except Exception:
             # It would fail again and block all other files.
@@ -114,11 +115,8 @@ def _hand_over(candidate: HookNote, remember: Callable[[HookNote], None]) -> int
         remember(candidate)
     except InputError as error:
         # A secret or an empty text would be refused again.
-        log.warning(
-            "a candidate of session %s is refused: %s",
-            candidate.session or "unknown",
-            error.message,
-        )
+        session = candidate.session or "unknown"
+        log.warning("a candidate of session %s is refused: %s", session, error.message)
         return 0
     return 1
 
@@ -130,11 +128,8 @@ def _names(folder: str) -> list[str]:
         for entry in entries:
             match = _NAME.fullmatch(entry.name)
             with suppress(OSError):
-                if (
-                    match
-                    and entry.is_file(follow_symlinks=False)
-                    and (not match[1] or _is_left(entry))
-                ):
+                is_file = match and entry.is_file(follow_symlinks=False)
+                if match and is_file and (not match[1] or _is_left(entry)):
                     names.append((match[2], entry.name))
     return [name for _, name in sorted(names)]
 
@@ -154,24 +149,15 @@ def _read(path: str, name: str) -> list[HookNote]:
     listed = note.get("candidates")
     if not isinstance(listed, list):
         raise _Unreadable("it has no list of candidates")
-    candidates = [
-        _candidate(entry, note, name)
-        for entry in listed[:MOST_CANDIDATES]
-        if isinstance(entry, dict)
-    ]
+    objects = [entry for entry in listed[:MOST_CANDIDATES] if isinstance(entry, dict)]
+    candidates = [_candidate(entry, note, name) for entry in objects]
     return [candidate for candidate in candidates if candidate.title]
 
 
 def _bytes_of(path: str) -> bytes:
     """Read a file of the inbox. Raises: _Unreadable; FileNotFoundError."""
-    flags = (
-        os.O_RDONLY
-        | getattr(os, "O_NOFOLLOW", 0)
-        | getattr(os, "O_NONBLOCK", 0)
-        | getattr(os, "O_BINARY", 0)
-    )
     try:
-        with open(os.open(path, flags), "rb") as source:
+        with open(os.open(path, _FLAGS), "rb") as source:
             if not stat.S_ISREG(os.fstat(source.fileno()).st_mode):
                 raise _Unreadable("it is no file")
             raw = source.read(MOST_BYTES + 1)
@@ -186,13 +172,6 @@ def _bytes_of(path: str) -> bytes:
 
 
 def _candidate(entry: Mapping[str, object], note: Mapping[str, object], name: str) -> HookNote:
-    at = note.get("at")
-    has_time = (
-        isinstance(at, int | float)
-        and not isinstance(at, bool)
-        and math.isfinite(at)
-        and 0 < at < 1e11
-    )
     return HookNote(
         title=" ".join(_text(entry.get("title")).split()),
         text=_text(entry.get("text")),
@@ -202,11 +181,16 @@ def _candidate(entry: Mapping[str, object], note: Mapping[str, object], name: st
         kind=_text(entry.get("kind")),
         project_path=_text(note.get("cwd")),
         session=_text(note.get("session")),
-        at=int(at * 1000)
-        if has_time and isinstance(at, int | float)
-        else int(name.lstrip(".")[:20]) // 1_000_000,
+        at=_milliseconds(note.get("at")) or int(name.lstrip(".")[:20]) // 1_000_000,
         client=_text(note.get("client")),
     )
+
+
+def _milliseconds(seconds: object) -> int:
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float):
+        return 0
+    # NaN is in no range.
+    return int(seconds * 1000) if 0 < seconds < 1e11 else 0
 
 
 def _texts(value: object) -> tuple[str, ...]:

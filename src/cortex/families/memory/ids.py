@@ -16,9 +16,8 @@ from cortex.base.errors import InputError
 from cortex.base.secret_scanner import redact
 from cortex.engine.library import Library
 from cortex.engine.store import OWN, Judgement, Remembered
-from cortex.families.memory.adapters.claude_mem import ClaudeMemDatabase as Opened
-from cortex.families.memory.adapters.claude_mem import ClaudeMemRow
-from cortex.families.memory.databases import MemoryDatabase, databases
+from cortex.families.memory.adapters.claude_mem import ClaudeMemDatabase, ClaudeMemRow
+from cortex.families.memory.databases import MemoryDatabase, databases, origins_of
 from cortex.families.memory.mirror import behind, without_secrets
 from cortex.families.memory.states import is_forgotten
 from cortex.families.memory.uncopied_rows import glimpse
@@ -71,13 +70,11 @@ def find_memory(library: Library, memory_id: str, scope: str = "") -> Remembered
     if scope and matches:
         elsewhere, matches = matches, _in_scope(matches, scope, present)
         if not matches:
-            scopes = ", ".join(
-                dict.fromkeys(_scope(record, present) for record in elsewhere[:MAX_NAMED])
-            )
+            known = dict.fromkeys(_scope(record, present) for record in elsewhere[:MAX_NAMED])
             raise InputError(
                 "MEMORY_UNKNOWN",
                 f"there is no memory {memory_id[:100]!r} in scope {scope[:100]!r}; it is in: "
-                f"{scopes}",
+                f"{', '.join(known)}",
                 context={"id": memory_id[:100], "scope": scope[:100]},
             )
     if not matches:
@@ -106,25 +103,20 @@ def _in_scope(
     """Filter by scope: as shown in ids, else by scope or project name."""
     wanted = scope.casefold()
     exact = [record for record in records if wanted == _scope(record, present).casefold()]
-    return exact or [
-        record
-        for record in records
-        if wanted
-        in (
-            record.scope.casefold(),
-            record.memory.project.casefold(),
-            record.other_project.casefold(),
-        )
-    ]
+
+    def names(record: Remembered) -> tuple[str, ...]:
+        return record.scope, record.memory.project, record.other_project
+
+    return exact or [record for record in records if wanted in map(str.casefold, names(record))]
 
 
 def _by_key(library: Library, key: str, present: Sequence[MemoryDatabase]) -> list[Remembered]:
     """Memories with this key; rows without a copy are read from their database."""
     lookup = library.store.memories
-    records = lookup.by_key(key, {OWN, *(database.origin for database in present)})
+    records = lookup.by_key(key, origins_of(present))
     known_origins = {record.origin for record in records}
 
-    def look(database: MemoryDatabase, opened: Opened) -> Remembered | None:
+    def look(database: MemoryDatabase, opened: ClaudeMemDatabase) -> Remembered | None:
         row = opened.row(key)
         if row is None or is_forgotten(row.memory, lookup.forgotten(database.origin)):
             return None

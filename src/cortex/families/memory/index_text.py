@@ -40,17 +40,15 @@ def word(memory: Memory) -> tuple[bytes, Cut]:
         return key, replace(cut, chunks=tuple(_with_title(chunk, memory) for chunk in cut.chunks))
     speaker = "" if memory.facts else speaker_of(memory.text)
     if speaker:
-        return key, replace(
-            cut, chunks=tuple(replace(chunk, kind=TURN, name=speaker) for chunk in cut.chunks)
-        )
+        turns = tuple(replace(chunk, kind=TURN, name=speaker) for chunk in cut.chunks)
+        return key, replace(cut, chunks=turns)
     return key, cut
 
 
 def text_of(memory: Memory) -> str:
     """Markdown text of a memory; a title that the text begins with isn't repeated."""
-    repeated = memory.title and " ".join(memory.text[: 4 * len(memory.title)].split()).startswith(
-        memory.title
-    )
+    start = " ".join(memory.text[: 4 * len(memory.title)].split())
+    repeated = memory.title and start.startswith(memory.title)
     parts = [] if repeated else [f"# {memory.title}"]
     parts += [
         part
@@ -82,12 +80,7 @@ def spelt(day: str) -> str:
 
 def _with_title(chunk: Chunk, memory: Memory) -> Chunk:
     """Add the title and date of a long memory to one of its chunks."""
-    own = chunk.qualified != memory.title and not chunk.qualified.startswith(
-        memory.title + SEPARATOR
-    )
-    trail = (
-        SEPARATOR.join(part for part in (memory.title, chunk.qualified) if part)
-        if own
-        else chunk.qualified
-    )
+    trail, title = chunk.qualified, memory.title
+    if trail != title and not trail.startswith(title + SEPARATOR):
+        trail = SEPARATOR.join(part for part in (title, trail) if part)
     return replace(chunk, qualified=trail, doc=spelt(memory.date))

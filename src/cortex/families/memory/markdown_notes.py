@@ -71,18 +71,14 @@ def read_note(text: str, path: str) -> MarkdownNote | None:
     title = cut_title(_first_value(fields, "title", "name") or _without_links(heading) or first)
     if not title:
         return None
-    if (
-        heading == title
-        and (first_heading := _HEADING.match(lines[0]))
-        and first_heading[1] == title
-    ):
+    first_heading = _HEADING.match(lines[0])
+    if heading == title and first_heading and first_heading[1] == title:
         # The title has this line already.
         body = "\n".join(lines[1:]).strip("\n")
+    subtitle = _first_value(fields, "description", "subtitle", "summary")
     return MarkdownNote(
         title=title,
-        subtitle=" ".join(_first_value(fields, "description", "subtitle", "summary").split())[
-            :MAX_SUBTITLE
-        ],
+        subtitle=" ".join(subtitle.split())[:MAX_SUBTITLE],
         tags=_tags(fields),
         kind=_first_value(fields, "type", "kind"),
         created=_created(fields, first, path),
@@ -129,10 +125,8 @@ def find_moment(text: str) -> int:
             except ValueError:
                 # An invalid date such as 2026-13-40.
                 continue
-            moment = datetime.combine(
-                day, _clock(text[: match.start()] + " " + text[match.end() :]), UTC
-            )
-            return int(moment.timestamp() * 1000)
+            clock = _clock(text[: match.start()] + " " + text[match.end() :])
+            return int(datetime.combine(day, clock, UTC).timestamp() * 1000)
     return 0
 
 
@@ -155,10 +149,8 @@ def _created(fields: Mapping[str, tuple[str, ...]], first: str, path: str) -> in
     if moment := exact or find_moment(value):
         return moment
     heading = _HEADING.match(first)
-    places = [*_BRACKETS.findall(first), heading[1] if heading else ""]
-    return next((moment for place in places if (moment := find_moment(place))), 0) or find_moment(
-        path
-    )
+    places = [*_BRACKETS.findall(first), heading[1] if heading else "", path]
+    return next((moment for place in places if (moment := find_moment(place))), 0)
 
 
 def _first_heading(lines: list[str]) -> str:
@@ -239,16 +231,7 @@ def _first_value(fields: Mapping[str, tuple[str, ...]], *names: str) -> str:
 
 def _tags(fields: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
     """Tags without repeats, from lists or comma-separated words."""
-    entries = [
-        entry
-        for name in ("tags", "tag", "keywords", "concepts", "categories")
-        for entry in fields.get(name, ())
-    ]
-    return tuple(
-        dict.fromkeys(
-            tag
-            for entry in entries
-            for part in entry.split(",")
-            if (tag := part.strip().lstrip("#"))
-        )
-    )
+    names = ("tags", "tag", "keywords", "concepts", "categories")
+    entries = ",".join(entry for name in names for entry in fields.get(name, ()))
+    tags = (part.strip().lstrip("#") for part in entries.split(","))
+    return tuple(dict.fromkeys(tag for tag in tags if tag))

@@ -14,7 +14,6 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 from pathlib import Path
 
 from cortex.base.errors import CortexError
@@ -24,11 +23,15 @@ from cortex.base.text import hash_bytes
 from cortex.base.types import Cancel, Memory, MemoryState
 from cortex.engine.library import Library
 from cortex.engine.store import Mirror, NewMemory
-from cortex.families.memory.adapters.claude_mem import ClaudeMemDatabase as Opened
-from cortex.families.memory.adapters.claude_mem import ClaudeMemRow, open_database
+from cortex.families.memory.adapters.claude_mem import (
+    ClaudeMemDatabase,
+    ClaudeMemRow,
+    open_database,
+)
 from cortex.families.memory.chroma_vectors import clear_cache, reuse
 from cortex.families.memory.databases import MemoryDatabase, databases
 from cortex.families.memory.dedup import fingerprint
+from cortex.families.memory.fields import LISTS, REDACTED, map_texts, texts_of
 from cortex.families.memory.index_text import VERSION, word
 from cortex.families.memory.states import is_forgotten, name_of
 
@@ -84,9 +87,7 @@ def sync(library: Library, *, seconds: float = 60.0, cancel: Cancel | None = Non
             done.append(_Copy(library, mirror, deadline, cancel).go())
         elif time.time() - mirror.wanted_at > KEEP_SECONDS:
             count = library.store.memories.drop_copy(mirror.origin)
-            log.info(
-                "nobody has asked for %s lately: %d copies are forgotten", mirror.origin, count
-            )
+            log.info("%s was not used lately: %d copies are forgotten", mirror.origin, count)
     return all(done)
 
 
@@ -241,10 +242,8 @@ class _Copy:
         # True while the indexes lack rows that were copied.
         self.behind = False
         first = self.mirror.cursor < DONE
-        self.caught_up, self.interval = (
-            time.monotonic(),
-            FIRST_CATCH_UP_SECONDS if first else CATCH_UP_SECONDS,
-        )
+        self.caught_up = time.monotonic()
+        self.interval = FIRST_CATCH_UP_SECONDS if first else CATCH_UP_SECONDS
 
     def go(self) -> bool:
         """Copy until everything is done or time is up; return True when everything is."""
@@ -275,7 +274,7 @@ class _Copy:
             self._save_batch(replace(self.mirror, tried_at=int(time.time()), problem=error.message))
             return False
 
-    def _begin(self, opened: Opened, seen: str) -> None:
+    def _begin(self, opened: ClaudeMemDatabase, seen: str) -> None:
         """Set the start of this run, now that the database can be read."""
         mirror, total, highest = self.mirror, opened.count(), opened.last()
         # Rows were removed, or it is another database.
@@ -291,12 +290,11 @@ class _Copy:
         )
         # Start a new comparison from the newest row.
         if fewer or mirror.cursor <= DONE:
-            top = max(highest, mirror.high, DONE + 1)
-            self.mirror = (
-                replace(self.mirror, cursor=top, begun=seen)
-                if _may_compare(self.mirror)
-                else replace(self.mirror, cursor=WAITING)
-            )
+            if _may_compare(self.mirror):
+                top = max(highest, mirror.high, DONE + 1)
+                self.mirror = replace(self.mirror, cursor=top, begun=seen)
+            else:
+                self.mirror = replace(self.mirror, cursor=WAITING)
 
     def _finish(self, seen: str) -> None:
         """Record that everything is copied, as of the state in which the comparison began.
@@ -304,30 +302,22 @@ class _Copy:
         Later changes above its cursor were not seen.
         """
         begun = seen if self.mirror.cursor == WAITING else self.mirror.begun
-        self._save_batch(
-            replace(
-                self.mirror, seen=begun, compared_at=self.mirror.compared_at or int(time.time())
-            )
-        )
+        compared_at = self.mirror.compared_at or int(time.time())
+        self._save_batch(replace(self.mirror, seen=begun, compared_at=compared_at))
 
-    def _copy_new_rows(self, opened: Opened) -> bool:
+    def _copy_new_rows(self, opened: ClaudeMemDatabase) -> bool:
         """Copy the rows that were added since the last run."""
         while rows := opened.rows(above=self.mirror.high, limit=BATCH, ascending=True):
             high = rows[-1].number
             # Guard against an endless loop over row numbers that don't grow.
             if high <= self.mirror.high:
                 break
-            known = self.store.memories.signatures(self.mirror.origin, self.mirror.high, high)
-            self._save_batch(
-                replace(self.mirror, high=high),
-                self._changed_rows(rows, known),
-                _removed_keys(rows, known, self.forgotten),
-            )
+            self._save_changes(rows, self.mirror.high, high, replace(self.mirror, high=high))
             if self._must_stop():
                 return False
         return True
 
-    def _compare_rows(self, opened: Opened) -> bool:
+    def _compare_rows(self, opened: ClaudeMemDatabase) -> bool:
         """Compare all rows from the cursor down with their copies."""
         while (at := self.mirror.cursor) > DONE:
             rows = opened.rows(below=at + 1, limit=BATCH)
@@ -336,17 +326,20 @@ class _Copy:
             if not last and rows[-1].number <= DONE + 1:
                 rows, last = opened.rows(below=at + 1, limit=MAX_BELOW), True
             low = DONE if last else rows[-1].number - 1
-            known = self.store.memories.signatures(
-                self.mirror.origin, -(2**62) if last else low, at
-            )
             done = {"compared_at": int(time.time())} if low <= DONE else {}
             mirror = replace(self.mirror, cursor=max(low, DONE), **done)
-            self._save_batch(
-                mirror, self._changed_rows(rows, known), _removed_keys(rows, known, self.forgotten)
-            )
+            self._save_changes(rows, -(2**62) if last else low, at, mirror)
             if self._must_stop():
                 return self.mirror.cursor == DONE
         return True
+
+    def _save_changes(
+        self, rows: Sequence[ClaudeMemRow], above: int, to: int, mirror: Mirror
+    ) -> None:
+        """Store what differs between rows and the copies in their range of numbers."""
+        known = self.store.memories.signatures(self.mirror.origin, above, to)
+        removed = _removed_keys(rows, known, self.forgotten)
+        self._save_batch(mirror, self._changed_rows(rows, known), removed)
 
     def _changed_rows(
         self, rows: Sequence[ClaudeMemRow], known: Mapping[int, tuple[str, bytes]]
@@ -407,31 +400,20 @@ class _Copy:
 
 def without_secrets(memory: Memory) -> Memory:
     """Redact every key and password in a memory, so that none reaches an index."""
-    lines = (memory.title, memory.subtitle, memory.project, memory.kind, memory.text)
-    lists = (memory.facts, memory.concepts, memory.files)
-    parts = [*lines, *(part for entries in lists for part in entries)]
     # Scan all parts together: the lines of a private key may be spread over several facts.
-    leaks = find_leaks("\n".join(parts))
+    leaks = find_leaks("\n".join(texts_of(memory, REDACTED)))
     if not leaks:
         return memory
-    clean, at = [], 0
-    for part in parts:
-        clean.append(_redacted(part, at, leaks))
-        at += len(part) + 1
-    title, subtitle, project, kind, text = clean[:5]
-    rest = iter(clean[5:])
-    facts, concepts, files = (tuple(filter(None, islice(rest, len(entries)))) for entries in lists)
-    return replace(
-        memory,
-        title=title,
-        subtitle=subtitle,
-        project=project,
-        kind=kind,
-        text=text,
-        facts=facts,
-        concepts=concepts,
-        files=files,
-    )
+    end = -1
+
+    def clean(_: str, part: str) -> str:
+        nonlocal end
+        start, end = end + 1, end + 1 + len(part)
+        return _redacted(part, start, leaks)
+
+    redacted = map_texts(memory, REDACTED, clean)
+    lists = {name: tuple(filter(None, getattr(redacted, name))) for name in LISTS}
+    return replace(redacted, **lists)
 
 
 def _redacted(part: str, at: int, leaks: Sequence[Leak]) -> str:

@@ -18,9 +18,9 @@ from cortex.base.types import Cancel, MemoryState, Mode, Query, Source
 from cortex.engine.library import Library
 from cortex.engine.search import check_query
 from cortex.engine.search.query_parser import STOP_WORDS
-from cortex.engine.store import OWN, SHOWN, STAGED, MemoryFilter, MemoryRanking, Remembered, stem_of
-from cortex.families.memory.adapters.claude_mem import ClaudeMemDatabase as Opened
-from cortex.families.memory.databases import MemoryDatabase, databases
+from cortex.engine.store import SHOWN, STAGED, MemoryFilter, MemoryRanking, Remembered, stem_of
+from cortex.families.memory.adapters.claude_mem import ClaudeMemDatabase
+from cortex.families.memory.databases import MemoryDatabase, databases, origins_of
 from cortex.families.memory.ids import uncopied
 from cortex.families.memory.index_text import text_of
 from cortex.families.memory.mirror import SMALL, copied, is_due
@@ -61,7 +61,7 @@ class MemoryQuery:
 class MemoryHit:
     """Memory in the results of a search."""
 
-    one: Remembered
+    record: Remembered
     # 0 for a query without text.
     relevance: float
     # True if it counts as approved.
@@ -103,9 +103,7 @@ def find(library: Library, request: MemoryQuery, cancel: Cancel | None = None) -
 
 def sources_of(library: Library, present: Sequence[MemoryDatabase], status: str) -> list[Source]:
     """Look up the sources that belong to a status."""
-    return library.store.memories.sources(
-        {OWN, *(database.origin for database in present)}, STATUSES[status]
-    )
+    return library.store.memories.sources(origins_of(present), STATUSES[status])
 
 
 def states_of(library: Library, status: str) -> tuple[str, ...]:
@@ -214,7 +212,7 @@ def _with_uncopied(
     note = f"memories are being indexed, newest first ({done} so far): answered from those"
     if state.rows - state.left >= GLANCE_ROWS:
         return replace(results, notes=(*notes, note))
-    have = {hit.one.ref for hit in results.hits}
+    have = {hit.record.ref for hit in results.hits}
     deadline = time.monotonic() + GLANCE_SECONDS
     looks = glimpse(
         present, partial(_search_rows_in_place, library, request, deadline), seconds=GLANCE_SECONDS
@@ -223,13 +221,12 @@ def _with_uncopied(
     # Databases that can't be read are reported in the problems already.
     for rows, seen in looks:
         looked += seen
-        more += [hit for hit in rows if hit.one.ref not in have]
-    key = (
-        (lambda hit: -hit.one.memory.created)
-        if not request.query.strip()
-        else (lambda hit: -hit.relevance)
-    )
-    hits = sorted((*results.hits, *more), key=key)[: request.limit]
+        more += [hit for hit in rows if hit.record.ref not in have]
+    by_relevance = bool(request.query.strip())
+    hits = sorted(
+        (*results.hits, *more),
+        key=lambda hit: -hit.relevance if by_relevance else -hit.record.memory.created,
+    )[: request.limit]
     note = f"{note} and from the newest {looked:,} rows by plain words"
     return replace(
         results, hits=tuple(hits), total=max(results.total, len(hits)), notes=(*notes, note)
@@ -241,7 +238,7 @@ def _search_rows_in_place(
     request: MemoryQuery,
     deadline: float,
     database: MemoryDatabase,
-    opened: Opened,
+    opened: ClaudeMemDatabase,
 ) -> tuple[list[MemoryHit], int]:
     """Newest rows of a database that match the query, and the number of rows read."""
     uncurated, lookup = library.settings.memory.uncurated, library.store.memories
@@ -262,7 +259,7 @@ def _search_rows_in_place(
         hits += [hit for record in records if (hit := _hit_of(record, request, stems, uncurated))]
         if not request.query.strip() and len(hits) >= request.limit:
             break
-    hits.sort(key=lambda hit: (-hit.relevance, -hit.one.memory.created))
+    hits.sort(key=lambda hit: (-hit.relevance, -hit.record.memory.created))
     return hits[: request.limit], seen
 
 
@@ -286,17 +283,10 @@ def _matches_filters(record: Remembered, request: MemoryQuery) -> bool:
     def same(name: str, *others: str) -> bool:
         return name.casefold() in {other.casefold() for other in others}
 
-    promoted = record.state is MemoryState.PROMOTED
-    if (
-        request.project
-        and not promoted
-        and not same(request.project, record.memory.project, record.other_project)
-    ):
-        return False
-    if (
-        request.scope
-        and not promoted
-        and not same(request.scope, record.scope, record.memory.project)
-    ):
-        return False
-    return all(same(tag.strip(), *record.memory.concepts) for tag in request.tags)
+    memory = record.memory
+    # A promoted memory counts in every project.
+    is_near = record.state is MemoryState.PROMOTED or (
+        (not request.project or same(request.project, memory.project, record.other_project))
+        and (not request.scope or same(request.scope, record.scope, memory.project))
+    )
+    return is_near and all(same(tag.strip(), *memory.concepts) for tag in request.tags)

@@ -92,13 +92,11 @@ def find_by_id_or_prefix(library: Library, memory_id: str) -> Remembered:
             raise
     if len(matches) > 1:
         names = ", ".join(f"{record.memory.key} ({record.memory.title[:60]})" for record in matches)
+        keys = [record.memory.key for record in matches]
         raise InputError(
             "MEMORY_AMBIGUOUS",
             f"{memory_id.strip()!r} may be one of several: {names}",
-            context={
-                "id": memory_id.strip(),
-                "candidates": [record.memory.key for record in matches],
-            },
+            context={"id": memory_id.strip(), "candidates": keys},
         )
     return matches[0]
 

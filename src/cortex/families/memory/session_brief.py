@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from cortex.base.text import fenced, one_line
 from cortex.engine.store import Remembered
+from cortex.families.memory.adapters.claude_mem import Session
 from cortex.families.memory.ids import display_id
 from cortex.families.memory.session_context import SessionContext
 
@@ -22,26 +23,17 @@ HEAD = (
 )
 
 
-def tell(context: SessionContext, characters: int) -> str:
+def brief_text(context: SessionContext, characters: int) -> str:
     """Render the context in at most `characters`, whole lines only; "" if there is nothing."""
-    parts = (
-        (
-            f"Project: {one_line(context.project.name)}",
-            [_row(memory, context) for memory in context.memories],
-        ),
-        (
-            "Last sessions:",
-            [
-                _session(session.date, session.title, session.overview)
-                for session in context.sessions
-            ],
-        ),
-        (
-            "From other projects:",
-            [_row(other, context, elsewhere=True) for other in context.others[:OTHERS]],
-        ),
-    )
-    lines = [line for title, rows in parts if rows for line in (title, *rows)]
+    others = context.others[:OTHERS]
+    parts = {
+        f"Project: {one_line(context.project.name)}": [
+            _row(memory, context) for memory in context.memories
+        ],
+        "Last sessions:": [_session_row(session) for session in context.sessions],
+        "From other projects:": [_row(other, context, elsewhere=True) for other in others],
+    }
+    lines = [line for title, rows in parts.items() if rows for line in (title, *rows)]
     while lines:
         body = f"{HEAD}\n\n{fenced(chr(10).join(lines))}"
         if len(body) <= characters:
@@ -49,7 +41,7 @@ def tell(context: SessionContext, characters: int) -> str:
         over = len(body) - characters
         while lines and over > 0:
             over -= len(lines.pop()) + 1
-        if lines and lines[-1] in (title for title, _ in parts):
+        if lines and lines[-1] in parts:
             lines.pop()
     return ""
 
@@ -65,10 +57,9 @@ def _row(record: Remembered, context: SessionContext, *, elsewhere: bool = False
     return f"- {memory_id} {one_line(memory.date, 10)}{kind} {title}{project}{stale}"
 
 
-def _session(date: str, title: str, overview: str) -> str:
-    headline = " ".join((title or overview).split())
-    more = " ".join(overview.split()) if title and overview and overview != title else ""
-    return (
-        f"- {one_line(date, 10)} "
-        f"{one_line(f'{headline}: {more}' if more else headline, SESSION_CHARACTERS)}"
-    )
+def _session_row(session: Session) -> str:
+    title, overview = session.title, session.overview
+    text, more = " ".join((title or overview).split()), " ".join(overview.split())
+    if title and more and overview != title:
+        text = f"{text}: {more}"
+    return f"- {one_line(session.date, 10)} {one_line(text, SESSION_CHARACTERS)}"

@@ -67,10 +67,8 @@ def context_of(
     lookup = library.store.memories
     with library.store.reading():
         states = states_of(library, "approved")
-        newest = lookup.select(
-            MemoryFilter(sources=sources, projects=project.names, promoted=False, states=states),
-            LOOKED_AT,
-        )
+        own = MemoryFilter(sources=sources, projects=project.names, promoted=False, states=states)
+        newest = lookup.select(own, LOOKED_AT)
         chosen = _choose(newest, most)
         elsewhere = _elsewhere(library, sources, project, newest, most) if others else ()
     notes: list[str] = []
@@ -100,12 +98,15 @@ def _choose(newest: Sequence[Remembered], most: int) -> tuple[Remembered, ...]:
 
 
 def _is_lasting(record: Remembered) -> bool:
-    concepts = {concept.casefold() for concept in record.memory.concepts}
     return (
         record.state is MemoryState.PROMOTED
         or record.memory.kind.casefold() in LASTING_KINDS
-        or bool(concepts & LASTING_CONCEPTS)
+        or bool(_concepts(record) & LASTING_CONCEPTS)
     )
+
+
+def _concepts(record: Remembered) -> set[str]:
+    return {concept.casefold() for concept in record.memory.concepts}
 
 
 def _elsewhere(
@@ -117,28 +118,15 @@ def _elsewhere(
 ) -> tuple[Remembered, ...]:
     """Memories of other projects: promoted ones first, then related ones."""
     lookup = library.store.memories
-    promoted = lookup.select(
-        MemoryFilter(
-            sources=sources, states=(MemoryState.PROMOTED.value,), not_projects=project.names
-        ),
-        most,
-    )
-    about = {
-        concept.casefold() for record in own for concept in record.memory.concepts
-    } - LASTING_CONCEPTS
-    states = states_of(library, "approved")
-    newest = lookup.select(
-        MemoryFilter(sources=sources, not_projects=project.names, states=states), LOOKED_AT
-    )
+    elsewhere = MemoryFilter(sources=sources, not_projects=project.names)
+    promoted = lookup.select(replace(elsewhere, states=(MemoryState.PROMOTED.value,)), most)
+    newest = lookup.select(replace(elsewhere, states=states_of(library, "approved")), LOOKED_AT)
+    about = {concept for record in own for concept in _concepts(record)} - LASTING_CONCEPTS
     known = {record.ref for record in promoted}
     related = [
         record
         for record in newest
-        if record.ref not in known
-        and (
-            _is_lasting(record)
-            or about & {concept.casefold() for concept in record.memory.concepts}
-        )
+        if record.ref not in known and (_is_lasting(record) or about & _concepts(record))
     ]
     return (*promoted, *related)[:most]
 
@@ -147,7 +135,7 @@ def _uncopied(
     library: Library, project: Project, most: int
 ) -> tuple[tuple[Remembered, ...], list[str]]:
     results = [find(library, MemoryQuery(project=name, limit=most)) for name in project.names]
-    records = {hit.one.ref: hit.one for result in results for hit in result.hits}
+    records = {hit.record.ref: hit.record for result in results for hit in result.hits}
     return tuple(records.values())[:most], [note for result in results for note in result.notes]
 
 
@@ -157,7 +145,7 @@ def _sessions(
     """Last sessions of the project, newest first, and the read problems."""
     problems: list[str] = []
     looks = glimpse(
-        present, lambda _, opened: opened.sessions(project.names, SESSIONS), tell=problems.append
+        present, lambda _, opened: opened.sessions(project.names, SESSIONS), report=problems.append
     )
     newest = sorted(
         (session for sessions in looks for session in sessions),

@@ -31,13 +31,10 @@ def changes_in(
     def changes_of(record: Remembered) -> tuple[str, ...]:
         changes = []
         for citation in library.store.memories.citations(record.id)[:MAX_CHECKED]:
-            late = time.monotonic() >= deadline
+            is_late = time.monotonic() >= deadline
             try:
-                changes.append(
-                    look(citation)
-                    if late
-                    else check(citation, library.view_in(Path(citation.root)))
-                )
+                view = None if is_late else library.view_in(Path(citation.root))
+                changes.append(check(citation, view) if view else look(citation))
             except CortexError:
                 continue
         return tuple(filter(None, changes))

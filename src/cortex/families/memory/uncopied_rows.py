@@ -11,36 +11,35 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 from cortex.base.errors import CortexError
-from cortex.families.memory.adapters.claude_mem import ClaudeMemDatabase as Opened
-from cortex.families.memory.adapters.claude_mem import open_database
+from cortex.families.memory.adapters.claude_mem import ClaudeMemDatabase, open_database
 from cortex.families.memory.databases import MemoryDatabase
 
 ANSWER_SECONDS = 1.0
 
-Seen = TypeVar("Seen")
+Result = TypeVar("Result")
 
 
 def glimpse(
     present: Iterable[MemoryDatabase],
-    look: Callable[[MemoryDatabase, Opened], Seen],
+    look: Callable[[MemoryDatabase, ClaudeMemDatabase], Result],
     *,
-    tell: Callable[[str], None] = lambda problem: None,
+    report: Callable[[str], None] = lambda problem: None,
     seconds: float = ANSWER_SECONDS,
-) -> Iterator[Seen]:
+) -> Iterator[Result]:
     """Yield the result of `look` for each database.
 
-    A database that can't be read in time is reported through `tell` with the reason.
+    A database that can't be read in time is reported through `report` with the reason.
     """
     deadline = time.monotonic() + seconds
     for database in present:
         remaining = deadline - time.monotonic()
         if remaining <= 0:
-            tell(f"{database.path} was not looked into, the others took too long: ask again")
+            report(f"{database.path} was not looked into, the others took too long: ask again")
             continue
         try:
             with open_database(database.path, seconds=remaining) as opened:
                 seen = look(database, opened)
         except CortexError as error:
-            tell(error.message)
+            report(error.message)
         else:
             yield seen

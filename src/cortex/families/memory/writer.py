@@ -20,8 +20,8 @@ from cortex.base.secret_scanner import find_leaks, redact
 from cortex.base.text import rfc3339
 from cortex.base.types import Citation, Memory, MemoryState, Mode, Query
 from cortex.engine.library import Library
-from cortex.engine.store import OWN, SHOWN, STAGED, MemoryVerdict, NewMemory, Remembered
-from cortex.families.memory.databases import databases
+from cortex.engine.store import SHOWN, STAGED, NewMemory, Remembered
+from cortex.families.memory.databases import databases, origins_of
 from cortex.families.memory.dedup import (
     ALIKE,
     fingerprint,
@@ -30,9 +30,10 @@ from cortex.families.memory.dedup import (
     parts_of,
     restates,
 )
+from cortex.families.memory.fields import LISTS, SCREENED, WRITTEN, map_texts, texts_of
 from cortex.families.memory.file_import import ImportedMemory
 from cortex.families.memory.index_text import text_of, word
-from cortex.families.memory.states import name_of
+from cortex.families.memory.states import name_of, supersessions, verdict_of
 from cortex.plugins.policy import policy_of
 
 # Characters of the title, characters in total, and facts, concepts or files each.
@@ -88,41 +89,22 @@ def add(
     Raises: InputError MEMORY_REFUSED for an empty or too long memory, or one that holds a secret.
     """
     memory = screened(library, checked(memory))
-    replaced_refs = {replaced.ref for replaced in supersedes}
-    known = [
-        record
-        for record in find_by_fingerprint(library, fingerprint(memory))
-        if record.ref not in replaced_refs
-    ]
-    if known:
-        return _update_known(library, known[0], state, actor, supersedes)
-    similar = similar_to(library, memory)
-    if actor != PERSON and (refused := _refuse_repetition(memory, similar, instructions)):
-        return refused
     new = _new(library, memory, state, scope, citations)
-    verdicts = [
-        MemoryVerdict(replaced.ref, MemoryState.SUPERSEDED, None, new.memory.key)
-        for replaced in supersedes
-    ]
-    if not library.store.memories.add([new], word, actor=actor, supersedes=verdicts).keys:
-        # Another process has written the same memory meanwhile: this time it is known.
-        return add(
-            library,
-            memory,
-            state=state,
-            scope=scope,
-            actor=actor,
-            supersedes=supersedes,
-            citations=citations,
-            instructions=instructions,
-        )
-    library.follow()
-    alike = tuple(
-        record
-        for record in similar
-        if likeness(memory, record.memory) >= ALIKE and record not in supersedes
-    )
-    return WriteResult(new.memory.key, True, state, similar_to=alike)
+    verdicts = supersessions(supersedes, new.memory.key)
+    replaced = {record.ref for record in supersedes}
+    # Once is enough unless another process writes the same memory meanwhile: then it is known.
+    while True:
+        for known in find_by_fingerprint(library, new.fingerprint):
+            if known.ref not in replaced:
+                return _update_known(library, known, state, actor, supersedes)
+        similar = similar_to(library, memory)
+        if actor != PERSON and (refused := _refuse_repetition(memory, similar, instructions)):
+            return refused
+        if library.store.memories.add([new], word, actor=actor, supersedes=verdicts).keys:
+            library.follow()
+            others = [record for record in similar if record not in supersedes]
+            alike = [record for record in others if likeness(memory, record.memory) >= ALIKE]
+            return WriteResult(new.memory.key, True, state, similar_to=tuple(alike))
 
 
 def _refuse_repetition(
@@ -203,7 +185,7 @@ def _new_memories(
 
 def similar_to(library: Library, memory: Memory) -> list[Remembered]:
     """Find the memories most similar to this one by lexical search, most similar first."""
-    origins = {OWN, *(database.origin for database in databases(library.settings))}
+    origins = origins_of(databases(library.settings))
     sources = library.store.memories.sources(origins, (SHOWN, STAGED))
     if not sources:
         return []
@@ -223,27 +205,25 @@ def checked(memory: Memory) -> Memory:
     title = " ".join(memory.title.split())
     memory = replace(memory, title=title)
     if not title:
-        raise _refusal("a memory needs a title")
+        raise refusal("a memory needs a title")
     if len(title) > MAX_TITLE:
-        raise _refusal(
+        raise refusal(
             f"a title has at most {MAX_TITLE} characters, this one has {len(title)}; say the "
             "rest as text or facts"
         )
-    if max(len(memory.facts), len(memory.concepts), len(memory.files)) > MAX_PARTS:
-        raise _refusal(f"a memory has at most {MAX_PARTS} facts, concepts and files each")
-    whole = "\n".join(
-        (title, memory.subtitle, *memory.facts, *memory.concepts, *memory.files, memory.text)
-    )
+    if any(len(getattr(memory, name)) > MAX_PARTS for name in LISTS):
+        raise refusal(f"a memory has at most {MAX_PARTS} facts, concepts and files each")
+    whole = "\n".join(texts_of(memory, WRITTEN))
     if len(whole) > MAX_TEXT:
-        raise _refusal(
+        raise refusal(
             f"a memory has at most {MAX_TEXT:,} characters, this one has {len(whole):,}; cut "
             "it, or keep it as a document"
         )
     if "\0" in whole or any("\ud800" <= character <= "\udfff" for character in whole):
-        raise _refusal("a memory is text: this one holds characters that aren't")
+        raise refusal("a memory is text: this one holds characters that aren't")
     leaks = sorted({leak.name for leak in find_leaks(f"{whole}\n{memory.project}\n{memory.kind}")})
     if leaks:
-        raise _refusal(
+        raise refusal(
             f"it holds a secret ({', '.join(leaks)}); say where the secret is kept instead"
         )
     return memory
@@ -258,18 +238,14 @@ def screened(library: Library, memory: Memory) -> Memory:
     if policy is None:
         return memory
 
-    def of(name: str, text: str) -> str:
+    def screen(name: str, text: str) -> str:
         return policy.screened(text, name) if text.strip() else text
 
-    texts = {name: of(name, getattr(memory, name)) for name in ("title", "subtitle", "text")}
-    lists = {
-        name: tuple(of(name, text) for text in getattr(memory, name))
-        for name in ("facts", "concepts")
-    }
-    return checked(replace(memory, **texts, **lists))
+    return checked(map_texts(memory, SCREENED, screen))
 
 
-def _refusal(why: str) -> InputError:
+def refusal(why: str) -> InputError:
+    """Error for a memory that can't be kept."""
     return InputError("MEMORY_REFUSED", f"this memory is not kept: {why}")
 
 
@@ -279,9 +255,7 @@ def find_by_fingerprint(library: Library, content: bytes) -> list[Remembered]:
     Copies from a database that no longer exists are left out.
     """
     known = library.store.memories.by_fingerprint(content)
-    origins = (
-        {OWN, *(database.origin for database in databases(library.settings))} if known else set()
-    )
+    origins = origins_of(databases(library.settings)) if known else set()
     present = [record for record in known if record.origin in origins]
     return sorted(
         present, key=lambda record: record.state in (MemoryState.REJECTED, MemoryState.SUPERSEDED)
@@ -296,25 +270,17 @@ def _update_known(
     supersedes: Sequence[Remembered],
 ) -> WriteResult:
     """Apply a person's new state to an existing memory; for other actors only report it."""
-    uncurated = library.settings.memory.uncurated
-    if actor == PERSON and (known.state is not state or supersedes):
-        verdicts = (
-            [MemoryVerdict(known.ref, state, name_of(state, uncurated))]
-            if known.state is not state
-            else []
+    if actor != PERSON:
+        return WriteResult(known.memory.key, False, known.state, duplicate_of=known)
+    verdicts = [verdict_of(library, known, state)] if known.state is not state else []
+    others = [replaced for replaced in supersedes if replaced.ref != known.ref]
+    verdicts += supersessions(others, known.memory.key)
+    if verdicts:
+        library.store.memories.decide(
+            verdicts, word, action="add", actor=actor, reason="added again"
         )
-        others = [replaced for replaced in supersedes if replaced.ref != known.ref]
-        verdicts += [
-            MemoryVerdict(other.ref, MemoryState.SUPERSEDED, None, known.memory.key)
-            for other in others
-        ]
-        if verdicts:
-            library.store.memories.decide(
-                verdicts, word, action="add", actor=actor, reason="added again"
-            )
-            library.follow()
-        return WriteResult(known.memory.key, False, state, duplicate_of=known)
-    return WriteResult(known.memory.key, False, known.state, duplicate_of=known)
+        library.follow()
+    return WriteResult(known.memory.key, False, state, duplicate_of=known)
 
 
 def _new(

@@ -143,7 +143,7 @@ def _requested_topic(
         return None, []
     notes = list(route.missing)
     if not route.subcortex:
-        return None, [*notes, "this workspace has no subcortex: all of them are told"]
+        return None, [*notes, "this workspace has no subcortex: all of them are listed"]
     return scope_of(lookup, route.subcortex), notes
 
 

@@ -52,7 +52,9 @@ def absent(root: Path | None, links: Sequence[CodeLink]) -> str:
     gone = [
         link.path for link in links if root and not link.file_hash and not _exists(root, link.path)
     ]
-    return f"no file {', '.join(dict.fromkeys(gone))} in this project: kept as told" if gone else ""
+    return (
+        f"no file {', '.join(dict.fromkeys(gone))} in this project: kept as given" if gone else ""
+    )
 
 
 def _exists(root: Path, path: str) -> bool:

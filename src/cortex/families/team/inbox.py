@@ -349,9 +349,9 @@ def _describe_task(view: _Look, body: Task) -> str:
     assignment = (
         "it is assigned to you"
         if is_mine
-        else f"it is assigned to {', '.join(body.assignees) or 'nobody'}"
+        else f"it is assigned to {', '.join(body.assignees) or 'no one'}"
     )
-    blocked = f": {body.blocked_reason or 'nobody says why'}" if body.state == "blocked" else ""
+    blocked = f": {body.blocked_reason or 'no reason is given'}" if body.state == "blocked" else ""
     return one_line(
         f"{assignment}, {body.priority} priority, {body.state}{blocked}", WHY_CHARACTERS
     )

@@ -42,4 +42,4 @@ def _warning(name: str, folded: dict[str, str]) -> str:
     """Format the warning for one unknown name."""
     near = difflib.get_close_matches(name.casefold(), folded, 1, LEAST_ALIKE)
     hint = f"; did you mean {folded[near[0]]}?" if near else ""
-    return f"nobody called {name} has written anything here, so maybe nobody hears of this{hint}"
+    return f"no one called {name} has written anything here, so maybe no one hears of this{hint}"

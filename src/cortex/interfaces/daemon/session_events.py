@@ -20,7 +20,7 @@ from cortex.engine.pool import EnginePool
 from cortex.engine.store import STORE_NAME
 from cortex.families.memory.databases import databases
 from cortex.families.memory.hook_inbox import is_waiting
-from cortex.families.memory.session_brief import tell
+from cortex.families.memory.session_brief import brief_text
 from cortex.families.memory.session_context import context_of
 from cortex.interfaces.daemon.hook import MOST_CHARACTERS, START
 from cortex.interfaces.daemon.server import SessionEvent, SessionEventHandler
@@ -65,7 +65,7 @@ def _brief(engines: EnginePool, settings: Settings, cwd: str) -> str:
         return ""
     with borrowed_library(engines, settings) as library:
         context = context_of(library.reader, Path(cwd), most=MOST, fresh=FRESH_SECONDS, looking=0.0)
-        return tell(context, MOST_CHARACTERS)
+        return brief_text(context, MOST_CHARACTERS)
 
 
 def _hold_open(engines: EnginePool, settings: Settings) -> None:

@@ -327,7 +327,7 @@ class App(Application):
         if revocation:
             raise NetworkError(
                 "AUTH_EXPIRED",
-                "whoever has this token may not come in any more",
+                "the holder of this token may not come in any more",
                 context=revocation,
             )
         if known:
@@ -359,7 +359,7 @@ class App(Application):
         ledger and its own principal.
         """
         principals = self._core.ledger.principals
-        if (principal := principals.whose(token)) is not None:
+        if (principal := principals.by_token(token)) is not None:
             return principal, True, {}
         if name := principals.put_out(token):
             return (

@@ -83,7 +83,7 @@ class WriteGateway(Records):
         """
         visit: RequestScope | None = getattr(self._local, "visit", None)
         if visit is None:
-            raise StoreError("STORE_READ_ONLY", "nobody is there who writes")
+            raise StoreError("STORE_READ_ONLY", "there is no writer")
         done = self._ledger.records.perform(
             self._with_access_check(work, visit.viewer),
             actor=actor,

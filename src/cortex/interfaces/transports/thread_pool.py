@@ -199,7 +199,7 @@ def progress_report(send: Send) -> Callable[[float, float | None, str], None]:
         except (RuntimeError, concurrent.futures.CancelledError):
             sending.close()
             # The request or the loop is gone.
-            log.debug("progress nobody waits for")
+            log.debug("progress of a call that has ended")
 
     return report
 

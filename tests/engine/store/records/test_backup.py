@@ -157,7 +157,7 @@ def test_a_ledger_comes_back_whole_in_either_database(
         and counts["versions"] == 1
     )
     assert content(other) == content(ledger) and other.epoch() != ledger.epoch()
-    found = other.principals.whose(token)
+    found = other.principals.by_token(token)
     assert (
         found is not None
         and found.name == "ada"

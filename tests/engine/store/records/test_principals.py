@@ -71,7 +71,7 @@ def test_a_token_tells_whose_it_is_and_nowhere_does_it_stand_itself(
     ledger: Ledger, known: Principals
 ) -> None:
     token, secret = known.make_token(ADA, "laptop")
-    assert known.whose(secret) == known.named("ada")
+    assert known.by_token(secret) == known.named("ada")
     assert (token.principal, token.label, token.expires, token.revoked) == (ADA, "laptop", 0, 0)
     hidden = secret.rpartition("_")[2] if "_" in secret else secret
     with ledger.connections.read() as connection:
@@ -99,7 +99,7 @@ def test_what_is_no_token_is_nobody_s(known: Principals) -> None:
         "ctx_a_\udc80",
         "x" * 9_999,
     ):
-        assert known.whose(told) is None
+        assert known.by_token(told) is None
 
 
 def test_a_token_with_another_one_s_secret_or_a_part_of_its_own_is_nobody_s(
@@ -108,28 +108,28 @@ def test_a_token_with_another_one_s_secret_or_a_part_of_its_own_is_nobody_s(
     (first, told), (_, other) = known.make_token(ADA), known.make_token(ADA)
     swapped = f"ctx_{first.id}_{other.removeprefix('ctx_').partition('_')[2]}"
     for wrong in (swapped, told[:-1], told + "x", told.upper(), told.removeprefix("ctx_")):
-        assert known.whose(wrong) is None
+        assert known.by_token(wrong) is None
 
 
 def test_a_token_counts_until_it_is_revoked(known: Principals) -> None:
     (token, told), (_, other) = known.make_token(ADA), known.make_token(ADA)
     assert known.revoke(token.id) and not known.revoke(token.id) and not known.revoke("nothing")
-    assert known.whose(told) is None and known.whose(other) is not None
+    assert known.by_token(told) is None and known.by_token(other) is not None
     assert {one.id: one.revoked > 0 for one in known.tokens()}[token.id]
 
 
 def test_a_token_counts_until_it_is_over(known: Principals) -> None:
     now = int(time.time() * 1000)
-    assert known.whose(known.make_token(ADA, expires=now + 60_000)[1]) is not None
-    assert known.whose(known.make_token(ADA, expires=now)[1]) is None
+    assert known.by_token(known.make_token(ADA, expires=now + 60_000)[1]) is not None
+    assert known.by_token(known.make_token(ADA, expires=now)[1]) is None
 
 
 def test_tokens_of_who_was_revoked_don_t_count_until_they_are_back(known: Principals) -> None:
     _, told = known.make_token(ADA)
     known.change(ADA, state="revoked")
-    assert known.whose(told) is None
+    assert known.by_token(told) is None
     known.change(ADA, state="active", tier=1)
-    found = known.whose(told)
+    found = known.by_token(told)
     assert found is not None and found.tier == 1
 
 
@@ -148,16 +148,16 @@ def test_when_a_token_was_last_used_is_written_down_now_and_then(
 ) -> None:
     token, told = known.make_token(ADA)
     assert known.tokens()[0].used == 0
-    known.whose(told)
+    known.by_token(told)
     (used,) = (one.used for one in known.tokens())
     assert used >= token.created
     with ledger.connections.write() as connection:
         connection.execute("UPDATE tokens SET used = ?", (used - USED_MS // 2,))
-    known.whose(told)
+    known.by_token(told)
     assert known.tokens()[0].used == used - USED_MS // 2  # that is exact enough
     with ledger.connections.write() as connection:
         connection.execute("UPDATE tokens SET used = ?", (used - 2 * USED_MS,))
-    known.whose(told)
+    known.by_token(told)
     assert known.tokens()[0].used >= used
 
 
@@ -169,9 +169,9 @@ def test_a_token_opens_also_where_its_use_can_t_be_written_down(
     _, told = first.principals.make_token(ADA)
     other = open_one(database)
     with first.connections.write() as connection:  # somebody writes for long
-        assert other.principals.whose(told) is not None and other.principals.tokens()[0].used > 0
+        assert other.principals.by_token(told) is not None and other.principals.tokens()[0].used > 0
         connection.execute("UPDATE tokens SET used = 0")
-        found = other.principals.whose(told)
+        found = other.principals.by_token(told)
     assert found is not None and found.name == "ada" and first.principals.tokens()[0].used == 0
 
 
@@ -191,7 +191,7 @@ def test_a_token_opens_also_where_the_disk_is_full(ledger: Ledger, known: Princi
     with ledger.connections.write() as connection:
         for statement in FULL[ledger.kind]:
             connection.execute(statement)
-    found = known.whose(told)
+    found = known.by_token(told)
     assert found is not None and found.name == "ada" and known.tokens()[0].used == 0
 
 

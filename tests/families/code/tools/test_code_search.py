@@ -13,12 +13,12 @@ from cortex.base.types import Chunk, FileView, Hit, Mode, Page, Symbol
 from cortex.engine.search.federated import FederatedHit
 from cortex.families.code.tools.definitions import MODES
 from cortex.families.code.tools.render import (
-    dump,
     file_answer,
     partial_first,
     search_answer,
     search_metadata,
 )
+from cortex.toolkit.pagination import dump
 from protocol.code_server import text_of
 
 

@@ -19,6 +19,7 @@ from cortex.engine.store import connections
 from cortex.families.code.tools import definitions, open_family
 from cortex.families.code.tools import render as answers
 from cortex.interfaces.assembly.pool import engine_pool
+from cortex.toolkit.pagination import dump
 from cortex.toolkit.tool import Call, bind, find_tool, perform
 from protocol.code_server import check_envelope, make_repository, wait_for
 
@@ -420,7 +421,7 @@ def test_the_chunks_of_a_file_keep_to_the_budget_and_the_cursor_leads_through_al
         indexes, cursor = [], {}
         while True:
             body = code.status("file-chunks", path="long.py", **cursor)
-            assert len(answers.dump(body)) <= 500 * 4 + 100
+            assert len(dump(body)) <= 500 * 4 + 100
             indexes += [chunk["index"] for chunk in body["chunks"]]
             if "cursor" not in body:
                 break
@@ -438,7 +439,7 @@ def test_a_chunk_larger_than_the_budget_comes_in_part():
     view = FileView("wide.txt", "text", len(text), "", text, chunks, ())
     body = answers.chunks_answer(view, None, 0, 500)
     assert [chunk.get("truncated") for chunk in body["chunks"]] == [True]
-    assert len(answers.dump(body)) <= 500 * 4 + 100
+    assert len(dump(body)) <= 500 * 4 + 100
     assert answers.chunks_answer(view, None, 1, 500)["chunks"][0]["text"] == "say "
 
 

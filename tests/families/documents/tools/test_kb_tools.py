@@ -13,7 +13,9 @@ import pytest
 
 from cortex.base.errors import InputError, StoreError
 from cortex.base.settings import Settings, load
-from cortex.engine.library import Library
+from cortex.base.types import Source
+from cortex.engine.library import FolderState, Library
+from cortex.engine.store import Counts, Folder
 from cortex.families.documents.search import mime_type
 from cortex.families.documents.status import SourceState
 from cortex.families.documents.tools import TOOLS, open_family, render
@@ -476,21 +478,10 @@ def test_a_paged_document_says_which_pages(desk):
 
 def test_sources_are_listed_in_the_form_of_the_contract():
     def state(name: str, key: str, documents: int, chunks: int, last_sync: str) -> SourceState:
-        return SourceState(
-            key,
-            name,
-            f"/Users/name/{name}",
-            documents,
-            chunks,
-            1,
-            last_sync,
-            True,
-            (),
-            (),
-            True,
-            (),
-            {},
-        )
+        source = Source(1, "folder", name, f"/Users/name/{name}")
+        folder = Folder(source, key, (), (), watch=True, added_at=0)
+        figures = FolderState(folder, Counts(documents, chunks, 0), 1, last_sync, (), True)
+        return SourceState(folder, figures, (), {})
 
     now = datetime(2026, 1, 3, 12, tzinfo=UTC)
     listed = render.sources_text(

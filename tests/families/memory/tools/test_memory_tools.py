@@ -17,7 +17,7 @@ from cortex.engine.citations import cite
 from cortex.engine.library import Library
 from cortex.families.memory.curation import edit, judge
 from cortex.families.memory.mirror import sync
-from cortex.families.memory.tools import TOOLS, Recall, open_family
+from cortex.families.memory.tools import TOOLS, MemorySession, open_family
 from cortex.families.memory.tools.definitions import QUERY_BUDGET
 from cortex.families.memory.writer import add
 from cortex.interfaces.assembly.pool import engine_pool
@@ -645,7 +645,7 @@ def test_a_database_that_can_not_be_read_is_a_note_and_no_failure(desk_of, tmp_p
 
 def test_nothing_can_be_written_through_what_a_tool_gets(desk, place):
     context = desk.family.context
-    assert isinstance(context, Recall)
+    assert isinstance(context, MemorySession)
     with context.open() as library:
         one = library.store.memories.by_key("mem_0000000001")[0]
         from cortex.families.memory.curation import delete

@@ -228,7 +228,7 @@ def test_links_to_nothing_are_warned_of_and_those_that_say_nothing_are_refused(a
             {"title": "Of words", "links": ["the token module", "../x.py", UNKNOWN]},
         ],
     )
-    assert {"index": 0, "warning": "no file src/nope.py in this project: kept as told"} in told[
+    assert {"index": 0, "warning": "no file src/nope.py in this project: kept as given"} in told[
         "warnings"
     ]
     (failed,) = told["failed"]

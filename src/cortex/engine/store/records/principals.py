@@ -24,7 +24,7 @@ CONSOLE = Actor("console", 4, "command")
 # Precision of the time at which a token was last used.
 USED_MS = 60_000
 # Not the hash of any secret.
-NOBODY = bytes(32)
+NO_HASH = bytes(32)
 
 log = logging.getLogger(__name__)
 
@@ -198,7 +198,7 @@ class Principals:
         with self._connections.read() as connection:
             return frozenset(bytes(row[0]) for row in connection.execute(query, (_now(),)))
 
-    def whose(self, token: str) -> Principal | None:
+    def by_token(self, token: str) -> Principal | None:
         """Principal of a token; None if either is unknown, revoked or expired."""
         now = _now()
         with self._connections.read() as connection:
@@ -266,7 +266,7 @@ def _token(connection: Any, token: str) -> tuple[str, str, int, int, int] | None
     token_id, _, secret = token.removeprefix(PREFIX).partition("_")
     query = "SELECT hash, principal, expires, used, revoked FROM tokens WHERE id = ?"
     row = connection.execute(query, (token_id,)).fetchone()
-    stored_hash, owner, expires, used, revoked = row or (NOBODY, "", 0, 0, 0)
+    stored_hash, owner, expires, used, revoked = row or (NO_HASH, "", 0, 0, 0)
     # An unknown token takes as long as a wrong one.
     if not hmac.compare_digest(bytes(stored_hash), _hash(secret)):
         return None

@@ -9,15 +9,11 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from cortex.toolkit.tool import Arguments, Whole
+from cortex.toolkit.tool import Arguments, Budget, Whole
 
 Workspace = Annotated[
     str | None,
     Field(description="Name or path of one workspace; without it all are used", default=None),
-]
-Budget = Annotated[
-    Whole | None,
-    Field(description="Most tokens that the answer may cost (characters / 4)", ge=1, le=100_000),
 ]
 Cursor = Annotated[
     str | None, Field(description="Where to go on, from the metadata of an earlier answer")

@@ -29,9 +29,9 @@ from cortex.families.code.tools.arguments import (
     UpdateConfig,
 )
 from cortex.families.code.tools.jobs import report_progress
-from cortex.families.code.tools.render import Json, dump
+from cortex.families.code.tools.render import Json
 from cortex.families.code.tools.session import Workspaces, ambiguous, places_of
-from cortex.toolkit.pagination import check_budget, read_cursor
+from cortex.toolkit.pagination import check_budget, dump, read_cursor
 from cortex.toolkit.tool import Answer, Call, Tool
 
 MODES: Mapping[str, Mode] = {
@@ -40,7 +40,8 @@ MODES: Mapping[str, Mode] = {
     "tfidf": Mode.WORDS,
     "fullworkspace": Mode.FULL,
 }
-LEAST_TELLING: Mapping[str, int] = {"FILE_NOT_FOUND": 1, "PATH_OUTSIDE": 2}
+# Errors that say least about why no workspace has a file; the others are reported first.
+ERROR_PRIORITY: Mapping[str, int] = {"FILE_NOT_FOUND": 1, "PATH_OUTSIDE": 2}
 MAX_FILE_TYPES = 100
 # Characters of text for the first hits of an answer; the rest are named only. The first hit is
 # right four times of five, and get_file_context reads the rest of what is worth reading.
@@ -57,31 +58,29 @@ WORDS_ARE_KEPT = (
     "indexing.strategies leaves out tfidf: words are indexed all the same, every search needs them"
 )
 NEEDS_INDEXING = ("indexing.chunkSize", "indexing.embeddingProvider", "workspace.maxFiles")
+CHANGEABLE = (*NEEDS_INDEXING, "search.cacheSize")
 
 
 def search_code(context: Workspaces, arguments: SearchCode, call: Call) -> Answer:
     """Find code by question, name or text."""
     # Arguments that are not given take their default from the settings.
     given = arguments.model_fields_set
+    defaults = context.settings.search
     query = make_query(
         arguments.query,
         strategy=arguments.strategy,
-        limit=arguments.maxResults
-        if "maxResults" in given
-        else context.settings.search.default_max_results,
-        threshold=arguments.threshold
-        if "threshold" in given
-        else context.settings.search.relevance_threshold,
+        limit=arguments.maxResults if "maxResults" in given else defaults.default_max_results,
+        threshold=arguments.threshold if "threshold" in given else defaults.relevance_threshold,
         file_types=arguments.fileTypes or [],
     )
-    return _search(context, query, arguments.workspace, arguments.budget, arguments.cursor, call)
+    return _search(context, query, arguments, call)
 
 
 def find_similar_code(context: Workspaces, arguments: FindSimilarCode, call: Call) -> Answer:
     """Find code that looks like a snippet."""
     languages = (language_called(arguments.language),) if arguments.language else ()
     query = Query(text=arguments.code, code=True, limit=arguments.maxResults, languages=languages)
-    return _search(context, query, arguments.workspace, arguments.budget, arguments.cursor, call)
+    return _search(context, query, arguments, call)
 
 
 def make_query(
@@ -126,16 +125,12 @@ def exact_text(text: str) -> tuple[str, bool] | None:
 
 
 def _search(
-    context: Workspaces,
-    query: Query,
-    workspace: str | None,
-    budget: int | None,
-    cursor: str | None,
-    call: Call,
+    context: Workspaces, query: Query, arguments: SearchCode | FindSimilarCode, call: Call
 ) -> Answer:
-    tokens = check_budget(budget, context.settings.search.budget)
+    workspace = arguments.workspace
+    tokens = check_budget(arguments.budget, context.settings.search.budget)
     key = repr((query, workspace))
-    offset = read_cursor(key, cursor)
+    offset = read_cursor(key, arguments.cursor)
     started = time.perf_counter()
     # More text than this could not be shown.
     max_characters = tokens * TOKEN_CHARACTERS
@@ -146,14 +141,10 @@ def _search(
         states = [engine.freshness() for _, engine in engines]
         is_full = any(engine.state.over_limit for _, engine in engines)
     left_out = context.left_out if workspace is None else ()
-    page = replace(page, notes=(*page.notes, *left_out, *context.unheeded))
-    if (
-        not page.total
-        and not page.is_partial
-        and not any("threshold" in note for note in page.notes)
-    ):
-        page = replace(page, notes=(*page.notes, "nothing matches"))
-    metadata = render.search_metadata(page, milliseconds, states)
+    notes = (*page.notes, *left_out, *context.unheeded)
+    if not (page.total or page.is_partial or any("threshold" in note for note in notes)):
+        notes = (*notes, "nothing matches")
+    metadata = render.search_metadata(replace(page, notes=notes), milliseconds, states)
     body = render.search_answer(
         located, metadata, tokens, several=len(context.names) > 1, offset=offset, key=key
     )
@@ -304,16 +295,8 @@ def stats(context: Workspaces, workspace: str | None) -> Json:
 
 def update_config(context: Workspaces, arguments: UpdateConfig, call: Call) -> Answer:
     """Change settings for all users of the index until they are reset; writes no file."""
-    changes = {
-        key: value
-        for key, value in (
-            ("indexing.chunkSize", arguments.settings.chunkSize),
-            ("indexing.embeddingProvider", arguments.settings.embeddingProvider),
-            ("workspace.maxFiles", arguments.settings.maxFiles),
-            ("search.cacheSize", arguments.settings.cacheSize),
-        )
-        if value is not None
-    }
+    wanted = {key: getattr(arguments.settings, _short(key)) for key in CHANGEABLE}
+    changes = {key: value for key, value in wanted.items() if value is not None}
     changed: dict[str, Json] = {}
     reindexing = False
     with context.open(arguments.workspace) as engines:
@@ -326,25 +309,19 @@ def update_config(context: Workspaces, arguments: UpdateConfig, call: Call) -> A
             new = engine.settings
             different = [key for key in changes if old.value(key) != new.value(key)]
             changed |= {
-                key.rpartition(".")[2]: {
-                    "old": _format_setting(old, key),
-                    "new": _format_setting(new, key),
-                }
+                _short(key): {"old": _format_setting(old, key), "new": _format_setting(new, key)}
                 for key in different
             }
             if any(key in NEEDS_INDEXING for key in (changes if arguments.restart else different)):
                 # The process that holds the index lease applies the change by itself.
                 reindexing = context.look_again(engine) or not engine.holds() or reindexing
-    stale = any(key.rpartition(".")[2] in changed for key in NEEDS_INDEXING)
-    return Answer(
-        dump(
-            {
-                "changed": changed,
-                "restartNeeded": stale and not reindexing,
-                "reindexing": reindexing,
-            }
-        )
-    )
+    stale = any(_short(key) in changed for key in NEEDS_INDEXING)
+    restart = stale and not reindexing
+    return Answer(dump({"changed": changed, "restartNeeded": restart, "reindexing": reindexing}))
+
+
+def _short(key: str) -> str:
+    return key.rpartition(".")[2]
 
 
 def _format_setting(settings: Settings, name: str) -> object:
@@ -400,7 +377,7 @@ def get_file_context(context: Workspaces, arguments: GetFileContext, call: Call)
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class WorkspaceFile:
     """A file, the workspace it belongs to, and the embedder of that workspace's index."""
 
     workspace: str
@@ -408,7 +385,7 @@ class Seen:
     embedding: dict[str, str] | None
 
 
-def view_file(context: Workspaces, workspace: str | None, path: str) -> Seen:
+def view_file(context: Workspaces, workspace: str | None, path: str) -> WorkspaceFile:
     """Read the file at this path from the named workspace, or from the one that has it.
 
     Raises: InputError WORKSPACE_AMBIGUOUS if several workspaces have a file there; FileError, the
@@ -416,125 +393,101 @@ def view_file(context: Workspaces, workspace: str | None, path: str) -> Seen:
     """
     failures: list[FileError] = []
     # Keyed by the file itself: nested workspaces both contain it.
-    files: dict[Path, Seen] = {}
+    files: dict[Path, WorkspaceFile] = {}
     with context.open(workspace) as engines:
         for name, engine in engines:
             try:
                 view = engine.view(path)
-                files.setdefault(
-                    engine.root / view.path, Seen(name, view, engine.embedding_of_index())
-                )
+                file = WorkspaceFile(name, view, engine.embedding_of_index())
+                files.setdefault(engine.root / view.path, file)
             except FileError as error:
                 failures.append(error)
     if len(files) > 1:
         raise ambiguous(f"a file {path!r}", [file.workspace for file in files.values()])
     for file in files.values():
         return file
-    raise min(failures, key=lambda error: LEAST_TELLING.get(error.code, 0))
+    raise min(failures, key=lambda error: ERROR_PRIORITY.get(error.code, 0))
 
 
-SEARCH_OUTPUT: Mapping[str, object] = {
-    "type": "object",
-    "properties": {
-        "results": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "properties": {
-                    "file": {"type": "string"},
-                    "chunk": {
-                        "type": "object",
-                        "properties": {
-                            "text": {"type": "string"},
-                            "startLine": {"type": "number"},
-                            "endLine": {"type": "number"},
-                        },
-                    },
-                    "relevance": {"type": "number"},
-                    "context": {"type": "object"},
-                },
-            },
-        },
-        "metadata": {
-            "type": "object",
-            "properties": {
-                "strategy": {"type": "string"},
-                "executionTime": {"type": "number"},
-                "totalResults": {"type": "number"},
-            },
-        },
+def _object(**properties: object) -> dict[str, object]:
+    return {"type": "object", "properties": properties}
+
+
+TEXT, NUMBER = {"type": "string"}, {"type": "number"}
+SEARCH_OUTPUT: Mapping[str, object] = _object(
+    results={
+        "type": "array",
+        "items": _object(
+            file=TEXT,
+            chunk=_object(text=TEXT, startLine=NUMBER, endLine=NUMBER),
+            relevance=NUMBER,
+            context={"type": "object"},
+        ),
     },
-}
+    metadata=_object(strategy=TEXT, executionTime=NUMBER, totalResults=NUMBER),
+)
+
+_tool = partial(Tool, "code", idempotent=True)
 
 TOOLS = (
-    Tool(
-        family="code",
-        name="search_code",
-        title="Search code",
-        description="Use this first to find where something is in the code: a question in "
+    _tool(
+        "search_code",
+        "Search code",
+        "Use this first to find where something is in the code: a question in "
         "plain words, a name, an error message "
         "or a path. Answers with the best places (file, lines, text, relevance), ranked, "
         "within a token budget; go on with "
         '`cursor`. "Quoted" text and /regular expressions/ are matched exactly in the current '
         "files.",
-        arguments=SearchCode,
-        run=search_code,
+        SearchCode,
+        search_code,
         writes=False,
-        idempotent=True,
         output_schema=SEARCH_OUTPUT,
     ),
-    Tool(
-        family="code",
-        name="reindex_workspace",
-        title="Reindex workspace",
-        description="Use this only when answers look out of date: the index follows saved "
+    _tool(
+        "reindex_workspace",
+        "Reindex workspace",
+        "Use this only when answers look out of date: the index follows saved "
         "files by itself. Compares the workspace "
         "(or one path in it) with the index and updates what changed; `force` builds "
         "everything anew, at most once a minute, and answers with "
         "a job where that takes more than a moment. "
         "The answer also holds the workspace's status and statistics, and which files are left "
         "out.",
-        arguments=ReindexWorkspace,
-        run=reindex_workspace,
+        ReindexWorkspace,
+        reindex_workspace,
         writes=True,
-        idempotent=True,
     ),
-    Tool(
-        family="code",
-        name="update_config",
-        title="Update configuration",
-        description="Use this to change how the workspace is indexed or cached (chunkSize, "
+    _tool(
+        "update_config",
+        "Update configuration",
+        "Use this to change how the workspace is indexed or cached (chunkSize, "
         "embeddingProvider, maxFiles, cacheSize) for "
         "everybody who uses its index, until a person ends that. Nothing is written to a file; "
         "the index follows in the background.",
-        arguments=UpdateConfig,
-        run=update_config,
+        UpdateConfig,
+        update_config,
         writes=True,
-        idempotent=True,
     ),
-    Tool(
-        family="code",
-        name="get_file_context",
-        title="Get file context",
-        description="Use this to read the lines around a search hit, or a whole file, as it is "
+    _tool(
+        "get_file_context",
+        "Get file context",
+        "Use this to read the lines around a search hit, or a whole file, as it is "
         "on disk now, with the definitions "
         "and chunks in that range. Long files come in parts: go on from `nextLine`.",
-        arguments=GetFileContext,
-        run=get_file_context,
+        GetFileContext,
+        get_file_context,
         writes=False,
-        idempotent=True,
     ),
-    Tool(
-        family="code",
-        name="find_similar_code",
-        title="Find similar code",
-        description="Use this before writing code that may exist already, or to find all "
+    _tool(
+        "find_similar_code",
+        "Find similar code",
+        "Use this before writing code that may exist already, or to find all "
         "places that do the same: give a snippet, "
         "get the most similar code of the workspace, ranked like search_code.",
-        arguments=FindSimilarCode,
-        run=find_similar_code,
+        FindSimilarCode,
+        find_similar_code,
         writes=False,
-        idempotent=True,
         output_schema=SEARCH_OUTPUT,
     ),
 )

@@ -6,7 +6,7 @@ opens, searches or waits.
 
 from __future__ import annotations
 
-import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -24,7 +24,7 @@ from cortex.base.types import (
     Symbol,
 )
 from cortex.engine.search.federated import FederatedHit
-from cortex.toolkit.pagination import make_cursor, too_small
+from cortex.toolkit.pagination import dump, make_cursor, take_fitting, too_small
 
 # Share of the budget that hits without text may take.
 SKELETON_SHARE = 0.3
@@ -46,12 +46,6 @@ STRATEGIES: Mapping[Mode, str] = {
 }
 
 Json = dict[str, object]
-_COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
-
-
-def dump(body: object) -> str:
-    """Encode as compact JSON, because white space costs tokens too."""
-    return _COMPACT.encode(body)
 
 
 def search_answer(
@@ -94,11 +88,8 @@ def _choose(located: Sequence[FederatedHit], room: int, several: bool) -> tuple[
     results: list[Json] = []
     cut = False
     for located_hit, skeleton, cost in zip(located, skeletons, costs, strict=True):
-        chosen: Json | None = (
-            None
-            if cut or not located_hit.hit.text
-            else _result(located_hit, located_hit.hit.text, several)
-        )
+        text = located_hit.hit.text
+        chosen = _result(located_hit, text, several) if text and not cut else None
         if chosen is not None and len(dump(chosen)) >= for_text:
             cut, chosen = True, _fit(located_hit, for_text, several)
         size = len(dump(chosen)) + 1 if chosen else cost
@@ -129,13 +120,11 @@ def _shorten_notes(metadata: Json, characters: int) -> Json:
 
 def _fit(located_hit: FederatedHit, characters: int, several: bool) -> Json | None:
     """Render the hit with as many lines as fit, or None if that is hardly any."""
-    tokens = (
-        characters - len(dump(_result(located_hit, "", several, partial=True)))
-    ) // TOKEN_CHARACTERS
+    empty = _result(located_hit, "", several, partial=True)
+    tokens = (characters - len(dump(empty))) // TOKEN_CHARACTERS
     while tokens >= MIN_TEXT_TOKENS:
-        full = _result(
-            located_hit, cut_to_tokens(located_hit.hit.text, tokens), several, partial=True
-        )
+        text = cut_to_tokens(located_hit.hit.text, tokens)
+        full = _result(located_hit, text, several, partial=True)
         if len(dump(full)) < characters:
             return full
         # Quotes and line ends cost a second character in JSON.
@@ -348,7 +337,10 @@ def _defined_in(view: FileView, start: int, end: int, characters: int) -> Json:
         for chunk in view.chunks
         if chunk.start_line <= end and chunk.end_line >= start
     ]
-    return {"symbols": _within(symbols, characters), "chunks": _within(chunks, characters)}
+    return {
+        "symbols": take_fitting(symbols, characters),
+        "chunks": take_fitting(chunks, characters),
+    }
 
 
 def _lines_within(lines: Sequence[str], start: int, end: int, room: int) -> tuple[str, int, bool]:
@@ -395,16 +387,6 @@ def _chunk(chunk: Chunk) -> Json:
     }
 
 
-def _within(parts: Sequence[Json], characters: int) -> list[Json]:
-    kept: list[Json] = []
-    for part in parts:
-        characters -= len(dump(part)) + 1
-        if characters < 0:
-            break
-        kept.append(part)
-    return kept
-
-
 @dataclass(frozen=True, slots=True)
 class About:
     """Facts of a workspace's status that are not index statistics."""
@@ -417,7 +399,7 @@ class About:
 
 def status_answer(name: str, vitals: StoreStats, about: About, *, start: int | None = None) -> Json:
     """Render the status of one workspace; `start` is as in `_skipped`."""
-    meaning = vitals.embedding is not None
+    embedding = vitals.embedding
     skipped = _skipped([({}, skip) for skip in vitals.skipped], start)
     out: Json = {
         "workspace": {
@@ -427,23 +409,15 @@ def status_answer(name: str, vitals: StoreStats, about: About, *, start: int | N
         },
         "indexing": {
             "status": vitals.freshness.state,
-            "totalFiles": vitals.total_files,
-            "indexedFiles": vitals.indexed_files,
-            "skippedFiles": len(vitals.skipped),
-            "totalChunks": vitals.chunks,
-            "embeddedChunks": vitals.embedded_chunks,
+            **_counts([vitals]),
             "progress": vitals.freshness.progress,
         },
         "strategies": {
-            "available": ["embeddings", "tfidf", "fullworkspace"]
-            if meaning
-            else ["tfidf", "fullworkspace"],
-            "preferred": "embeddings"
-            if vitals.embedding and vitals.embedding.answering
-            else "tfidf",
-            "fallback": ["tfidf"] if meaning else ["fullworkspace"],
+            "available": [*(["embeddings"] if embedding else []), "tfidf", "fullworkspace"],
+            "preferred": "embeddings" if embedding and embedding.answering else "tfidf",
+            "fallback": ["tfidf"] if embedding else ["fullworkspace"],
         },
-        "embedding": vitals.embedding.as_json() if vitals.embedding else None,
+        "embedding": embedding.as_json() if embedding else None,
         "cache": _cache([vitals]),
         "skipped": skipped,
         "lease": {"held": vitals.holder, "pid": vitals.holder_pid},
@@ -459,12 +433,22 @@ def status_answer(name: str, vitals: StoreStats, about: About, *, start: int | N
     return out
 
 
+def _counts(states: Sequence[StoreStats]) -> Json:
+    return {
+        "totalFiles": sum(state.total_files for state in states),
+        "indexedFiles": sum(state.indexed_files for state in states),
+        "skippedFiles": sum(len(state.skipped) for state in states),
+        "totalChunks": sum(state.chunks for state in states),
+        "embeddedChunks": sum(state.embedded_chunks for state in states),
+    }
+
+
 def _cache(states: Sequence[StoreStats]) -> Json:
     cleanups = [state.last_cleanup for state in states if state.last_cleanup]
     return {
         "memoryUsage": size_text(sum(state.cache_bytes for state in states)),
         "diskUsage": size_text(sum(state.disk_bytes for state in states)),
-        "hitRate": round(_mean([state.cache_hit_rate for state in _searched(states)]), 4),
+        "hitRate": _cache_hit_rate(states),
         "lastCleanup": min(cleanups, default=None),
     }
 
@@ -475,18 +459,18 @@ def _skipped(skips: Sequence[tuple[Json, Skipped]], start: int | None) -> Json:
     Without `start` a few of each reason are listed, from 0 on all in pages. Each file comes with
     the fields that are paired with it.
     """
-    reasons: dict[str, int] = {}
+    reasons: Counter[str] = Counter()
     examples: list[tuple[Json, Skipped]] = []
     ordered = sorted(skips, key=lambda pair: pair[1].reason not in OVER_LIMITS)
     for extra, skip in ordered:
-        reasons[skip.reason] = reasons.get(skip.reason, 0) + 1
+        reasons[skip.reason] += 1
         if reasons[skip.reason] <= SKIPPED_EXAMPLES:
             examples.append((extra, skip))
     named = examples if start is None else ordered[start : start + SKIPPED_PAGE]
     following = 0 if start is None and len(examples) < len(skips) else (start or 0) + len(named)
     out: Json = {
         "total": len(skips),
-        "byReason": dict(sorted(reasons.items(), key=lambda pair: (-pair[1], pair[0]))),
+        "byReason": _most_first(reasons),
         "files": [{"file": skip.path, "reason": skip.reason, **extra} for extra, skip in named],
     }
     return {**out, "cursor": str(following)} if named and following < len(skips) else out
@@ -500,13 +484,18 @@ def _notes(skipped: Json) -> list[str]:
     return [f"not all of the {skipped['total']} skipped files are named: {more}"]
 
 
-def _searched(states: Sequence[StoreStats]) -> list[StoreStats]:
-    """Workspaces that were searched at all: the others would only pull an average down."""
-    return [state for state in states if state.average_search_ms]
+def _cache_hit_rate(states: Sequence[StoreStats]) -> float:
+    return round(_mean_of_searched(states, "cache_hit_rate"), 4)
 
 
-def _mean(numbers: Sequence[float]) -> float:
-    return sum(numbers) / max(1, len(numbers))
+def _mean_of_searched(states: Sequence[StoreStats], name: str) -> float:
+    """Average over the workspaces that were searched: the others would only pull it down."""
+    values = [getattr(state, name) for state in states if state.average_search_ms]
+    return sum(values) / max(1, len(values))
+
+
+def _most_first(counts: Mapping[str, int]) -> dict[str, int]:
+    return dict(sorted(counts.items(), key=lambda pair: (-pair[1], pair[0])))
 
 
 def sum_status(
@@ -516,52 +505,46 @@ def sum_status(
 
     Everything else is taken from the first status.
     """
-    indexing = [part["indexing"] for part in parts]
-    total: Json = {}
-    for counts in indexing:
-        assert isinstance(counts, dict)
-        for key, value in counts.items():
-            if isinstance(value, int):
-                total[key] = int(str(total.get(key, 0))) + value
-    conditions = [str(counts["status"]) for counts in indexing if isinstance(counts, dict)]
-    total["status"] = next(
-        (condition for condition in ("error", "indexing") if condition in conditions), "ready"
+    vitals = [state for _, state in states]
+    conditions = [state.freshness.state for state in vitals]
+    indexing: Json = {
+        **_counts(vitals),
+        "status": next((worst for worst in ("error", "indexing") if worst in conditions), "ready"),
+        "progress": min((state.freshness.progress for state in vitals), default=0.0),
+    }
+    skipped = _skipped(
+        [({"workspace": name}, skip) for name, state in states for skip in state.skipped], start
     )
-    total["progress"] = min(
-        (float(str(counts["progress"])) for counts in indexing if isinstance(counts, dict)),
-        default=0.0,
-    )
-    skips: list[tuple[Json, Skipped]] = [
-        ({"workspace": name}, skip) for name, state in states for skip in state.skipped
-    ]
-    cache = _cache([state for _, state in states])
-    skipped = _skipped(skips, start)
     behind = min(
-        (state.embedding for _, state in states if state.embedding),
+        (state.embedding for state in vitals if state.embedding),
         key=lambda embedding: embedding.share,
         default=None,
     )
-    out: Json = {**parts[0], "indexing": total, "embedding": behind.as_json() if behind else None}
-    out |= {"cache": cache, "skipped": skipped, "notes": _notes(skipped)}
+    out: Json = {
+        **parts[0],
+        "indexing": indexing,
+        "embedding": behind.as_json() if behind else None,
+        "cache": _cache(vitals),
+        "skipped": skipped,
+        "notes": _notes(skipped),
+    }
     return out if out["notes"] else {key: value for key, value in out.items() if key != "notes"}
 
 
 def stats_answer(states: Sequence[StoreStats], memory_bytes: int) -> Json:
     """Render index statistics over one or several workspaces."""
-    languages: dict[str, int] = {}
-    sizes = {"small": 0, "medium": 0, "large": 0}
+    languages: Counter[str] = Counter()
+    sizes: Counter[str] = Counter(small=0, medium=0, large=0)
     for state in states:
-        for language, count in state.languages.items():
-            languages[language] = languages.get(language, 0) + count
-        for size, count in state.sizes.items():
-            sizes[size] += count
+        languages.update(state.languages)
+        sizes.update(state.sizes)
     chunks = sum(state.chunks for state in states)
     tokens = sum(state.average_chunk_tokens * state.chunks for state in states)
     return {
         "files": {
             "total": sum(state.indexed_files for state in states),
-            "byLanguage": dict(sorted(languages.items(), key=lambda pair: (-pair[1], pair[0]))),
-            "bySize": sizes,
+            "byLanguage": _most_first(languages),
+            "bySize": dict(sizes),
         },
         "chunks": {
             "total": chunks,
@@ -570,11 +553,9 @@ def stats_answer(states: Sequence[StoreStats], memory_bytes: int) -> Json:
             "tfidfIndexed": chunks,
         },
         "performance": {
-            "averageSearchTime": round(
-                _mean([state.average_search_ms for state in _searched(states)]), 2
-            ),
+            "averageSearchTime": round(_mean_of_searched(states, "average_search_ms"), 2),
             "indexingTime": round(1000 * sum(state.indexing_seconds for state in states)),
-            "cacheHitRate": round(_mean([state.cache_hit_rate for state in _searched(states)]), 4),
+            "cacheHitRate": _cache_hit_rate(states),
             "memoryUsage": size_text(memory_bytes),
         },
     }

@@ -15,9 +15,9 @@ from cortex.base.text import TOKEN_CHARACTERS
 from cortex.engine.search.federated import federated_search
 from cortex.families.code.tools import render
 from cortex.families.code.tools.definitions import MODES, make_query, stats, status, view_file
-from cortex.families.code.tools.render import dump
 from cortex.families.code.tools.session import Workspaces, places_of
 from cortex.toolkit import instructions
+from cortex.toolkit.pagination import dump
 from cortex.toolkit.tool import Call, Prompt, PromptArgument, Resource
 
 
@@ -51,33 +51,20 @@ def read_search(context: Workspaces, variables: Mapping[str, str], call: Call) -
         raise InputError(
             "ARGUMENT_INVALID", f"unknown strategy {strategy!r}; known: {', '.join(MODES)}"
         )
+    defaults = context.settings.search
+    limit = _number(variables, "maxResults", defaults.default_max_results, 1, 200, whole=True)
+    threshold = _number(variables, "threshold", defaults.relevance_threshold, 0, 1)
     query = make_query(
-        variables["query"],
-        strategy=strategy,
-        limit=int(
-            _number(
-                variables,
-                "maxResults",
-                context.settings.search.default_max_results,
-                1,
-                200,
-                whole=True,
-            )
-        ),
-        threshold=_number(
-            variables, "threshold", context.settings.search.relevance_threshold, 0, 1
-        ),
-        file_types=[],
+        variables["query"], strategy=strategy, limit=int(limit), threshold=threshold, file_types=[]
     )
     started = time.perf_counter()
     # Hits beyond the budget come without text.
-    budgeted_query = replace(query, characters=context.settings.search.budget * TOKEN_CHARACTERS)
+    budgeted_query = replace(query, characters=defaults.budget * TOKEN_CHARACTERS)
     with context.open(variables.get("workspace")) as engines:
         located, page = federated_search(places_of(engines), budgeted_query, call.cancel)
         milliseconds = 1000 * (time.perf_counter() - started)
-        metadata = render.search_metadata(
-            page, milliseconds, [engine.freshness() for _, engine in engines]
-        )
+        states = [engine.freshness() for _, engine in engines]
+    metadata = render.search_metadata(page, milliseconds, states)
     several = len(context.names) > 1
     return dump(
         render.resource_answer(variables["query"], located, page, metadata, several=several)

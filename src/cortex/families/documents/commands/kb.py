@@ -24,10 +24,24 @@ from cortex.engine.indexer import Stopped
 from cortex.engine.library import Library
 from cortex.engine.store import Folder
 from cortex.families.documents.commands import conduit_import
-from cortex.families.documents.search import DocumentResult, DocumentResults, find, query_of
-from cortex.families.documents.status import Overview, SourceState, overview_of, state_of, states_of
-from cortex.families.documents.tools.render import ago, size_text, source_text, unread_lines
+from cortex.families.documents.search import (
+    DocumentResult,
+    DocumentResults,
+    find,
+    folders_of,
+    query_of,
+)
+from cortex.families.documents.status import (
+    Overview,
+    SourceState,
+    overview_of,
+    state_of,
+    states_of,
+    totals_of,
+)
+from cortex.families.documents.tools.render import source_text, stats_head, stats_rows, unread_lines
 from cortex.toolkit.terminal.library import open_library
+from cortex.toolkit.terminal.option_sets import option
 from cortex.toolkit.terminal.options import JsonFlag
 from cortex.toolkit.terminal.output import many, print_json, printable, progress_bar, say
 
@@ -74,20 +88,14 @@ class Synced:
 def add(
     path: Annotated[Path, typer.Argument(metavar="PATH", help="A folder of documents.")],
     name: Annotated[
-        str,
-        typer.Option("--name", metavar="NAME", help="What to call it; default: the folder's name."),
+        str, option("--name NAME", "What to call it; default: the folder's name.")
     ] = "",
     include: Annotated[
         list[str] | None,
-        typer.Option(
-            "--include",
-            metavar="PATTERN",
-            help="Only such files, as in .gitignore; may be repeated.",
-        ),
+        option("--include PATTERN", "Only such files, as in .gitignore; may be repeated."),
     ] = None,
     exclude: Annotated[
-        list[str] | None,
-        typer.Option("--exclude", metavar="PATTERN", help="No such files; may be repeated."),
+        list[str] | None, option("--exclude PATTERN", "No such files; may be repeated.")
     ] = None,
     no_watch: Annotated[
         bool, typer.Option("--no-watch", help="Don't follow changes; sync it yourself.")
@@ -136,12 +144,7 @@ def remove(
         count = library.remove_folder(folder)
         followed = _await_indexes(library)
     if as_json:
-        print_json(
-            {
-                "removed": {"id": folder.key, "name": folder.name, "path": folder.source.root},
-                "documents": count,
-            }
-        )
+        print_json({"removed": _identity(folder), "documents": count})
         return 0
     say(f"✓ Removed source: {folder.name}")
     say(f"  {count:,} documents forgotten; the files in {folder.source.root} are untouched")
@@ -168,7 +171,7 @@ def list_sources(as_json: JsonFlag = False) -> int:
     for state in states:
         say("")
         say(source_text(state), lines=True)
-        if not state.watch:
+        if not state.folder.watch:
             say("  Not watched: run `cortex kb sync` after changes")
         for line in unread_lines([state], NAMED_FILES, printable):
             say(f"  {line}")
@@ -184,19 +187,13 @@ def sync(
 ) -> int:
     """Bring the sources up to date with their folders."""
     with open_library() as library:
-        folders = [library.folder(source)] if source is not None else library.folders()
-        done = [_sync(library, folder, as_json) for folder in folders]
+        done = [_sync(library, folder, as_json) for folder in folders_of(library, source)]
         overview = overview_of(library, single=source is not None)
     code = _exit_code(done, overview)
     if as_json:
         status = {0: "completed", PARTIAL: "partial"}.get(code, "error")
-        print_json(
-            {
-                "status": status,
-                "semantic": overview.meaning,
-                "sources": [_row(synced) for synced in done],
-            }
-        )
+        rows = [_row(synced) for synced in done]
+        print_json({"status": status, "semantic": overview.meaning, "sources": rows})
     elif not done:
         say("There are no sources yet. Add one with: cortex kb add PATH")
     else:
@@ -208,23 +205,14 @@ def sync(
 def search(
     query: Annotated[str, typer.Argument(metavar="QUERY", help="A question or a few words.")],
     source: Annotated[
-        str | None,
-        typer.Option("--source", metavar="NAME", help="Only this source, by its name or ID."),
+        str | None, option("--source NAME", "Only this source, by its name or ID.")
     ] = None,
     limit: Annotated[
         int | None,
-        typer.Option(
-            "--limit",
-            "-n",
-            min=1,
-            max=200,
-            metavar="N",
-            help="How many results; default: as the settings say.",
-        ),
+        option("--limit -n N", "How many results; default: as the settings say.", min=1, max=200),
     ] = None,
     mode: Annotated[
-        DocumentModeName | None,
-        typer.Option("--mode", help="How to search; default: as the settings say."),
+        DocumentModeName | None, option("--mode", "How to search; default: as the settings say.")
     ] = None,
     fts5: Annotated[
         bool, typer.Option("--fts5", help="By words only; the same as --mode fts5.")
@@ -262,31 +250,15 @@ def stats(
     read.
     """
     with open_library() as library:
-        states = states_of(
-            library, [library.folder(source)] if source is not None else library.folders()
-        )
+        states = states_of(library, folders_of(library, source))
         overview = overview_of(library, single=source is not None, ask=True)
     if as_json:
         print_json(_stats_json(states, overview))
         return 0
-    say(
-        "Knowledge Base Statistics"
-        + (f": {states[0].name} (ID: {states[0].key})" if overview.single else "")
-    )
+    say(stats_head(overview, states))
     say("")
-    rows = (
-        [("Sources", str(len(states)))]
-        if not overview.single
-        else [("Last sync", ago(states[0].last_sync))]
-    )
-    rows += [
-        ("Documents", f"{sum(state.documents for state in states):,}"),
-        ("Chunks", f"{sum(state.chunks for state in states):,}"),
-        ("Total size", size_text(sum(state.size for state in states))),
-        ("Keyword (fts5)", "available"),
-        ("Semantic", overview.semantic),
-    ]
-    for label, value in rows:
+    search_rows = (("Keyword (fts5)", "available"), ("Semantic", overview.semantic))
+    for label, value in (*stats_rows(overview, states), *search_rows):
         say(f"{label + ':':<16}{value}")
     for line in unread_lines(states, NAMED_FILES, printable):
         say(line)
@@ -298,8 +270,7 @@ def stats(
 
 def _sync(library: Library, folder: Folder, as_json: bool) -> Synced:
     """Sync one source; an error doesn't affect the others."""
-    report: IndexReport | None = None
-    failed: CortexError | None = None
+    report, failed = None, None
     with progress_bar(not as_json) as progress:
         try:
             report = library.index(source=folder.source, progress=progress)
@@ -370,43 +341,36 @@ def _print_synced(done: Sequence[Synced], overview: Overview, *, new: bool = Fal
             ]
             say(f"{synced.folder.name}: {', '.join(parts)} in {report.seconds:.1f} s")
             say(f"  {synced.state.documents:,} documents, {synced.state.chunks:,} chunks")
-        if synced.error is not None:
-            say(
-                f"error: {synced.folder.name}: {synced.error.message} [{synced.error.code}]",
-                error=True,
-            )
+        if error := synced.error:
+            say(f"error: {synced.folder.name}: {error.message} [{error.code}]", error=True)
         for line in unread_lines([synced.state], NAMED_FILES, printable):
             say(f"  {line}")
-    if (
-        overview.embedding is not None
-        and not overview.meaning
-        and any(synced.state.chunks for synced in done)
-    ):
+    has_text = any(synced.state.chunks for synced in done)
+    if overview.embedding is not None and not overview.meaning and has_text:
         say(f"warning: words only: semantic search is {overview.semantic}", error=True)
 
 
 def _row(synced: Synced) -> dict[str, object]:
-    row: dict[str, object] = {
-        "id": synced.folder.key,
-        "name": synced.folder.name,
-        "path": synced.folder.source.root,
+    state, error = synced.state, synced.error
+    return {
+        **_identity(synced.folder),
+        **(asdict(synced.report) if synced.report else {}),
+        "documents": state.documents,
+        "chunks": state.chunks,
+        "unread": [{"path": file.path, "reason": file.reason} for file in state.unread],
+        **({"error": {"code": error.code, "message": error.message}} if error else {}),
     }
-    if synced.report is not None:
-        row |= asdict(synced.report)
-    row |= {"documents": synced.state.documents, "chunks": synced.state.chunks}
-    row["unread"] = [{"path": file.path, "reason": file.reason} for file in synced.state.unread]
-    if synced.error is not None:
-        row["error"] = {"code": synced.error.code, "message": synced.error.message}
-    return row
+
+
+def _identity(folder: Folder) -> dict[str, object]:
+    return {"id": folder.key, "name": folder.name, "path": folder.source.root}
 
 
 def _stats_json(states: Sequence[SourceState], overview: Overview) -> dict[str, object]:
     embedding = overview.embedding
     return {
         "sources": [state.as_json(root=True) for state in states],
-        "documents": sum(state.documents for state in states),
-        "chunks": sum(state.chunks for state in states),
-        "size": sum(state.size for state in states),
+        **totals_of(states),
         "capabilities": {"fts5": True, "semantic": overview.meaning, "hybrid": overview.meaning},
         "embedding": embedding.as_json() if embedding else None,
     }

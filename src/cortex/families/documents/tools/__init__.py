@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 
 from cortex.base.settings import Settings
 from cortex.engine.library_session import LibrarySession
 from cortex.engine.pool import EnginePool
-from cortex.engine.search.federated import SearchTarget
 from cortex.families.documents.tools.definitions import TOOLS, fault_of, tools_for
 from cortex.families.documents.tools.resources import PROMPTS, RESOURCES
-from cortex.families.documents.tools.search_target import place_of
+from cortex.families.documents.tools.search_target import targets_of
 from cortex.toolkit import instructions
 from cortex.toolkit.tool import Family
 
@@ -32,11 +29,5 @@ def open_family(settings: Settings, engines: EnginePool) -> Family:
         prompts=PROMPTS,
         fault=fault_of,
         close=context.close,
-        places=partial(_places, context),
+        places=partial(context.places, targets_of),
     )
-
-
-@contextmanager
-def _places(context: LibrarySession) -> Iterator[list[SearchTarget]]:
-    with context.open() as library:
-        yield [place_of(library)] if library.folders() else []

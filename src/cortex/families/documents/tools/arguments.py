@@ -5,30 +5,23 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
-from pydantic import Field
+from pydantic import Field, create_model
 from pydantic.config import JsonDict
 
 from cortex.base.settings import Settings
-from cortex.toolkit.tool import Arguments, Whole
+from cortex.base.settings.groups import KbSearch
+from cortex.toolkit import tool
+from cortex.toolkit.tool import Arguments, Cursor, Whole
 
 # The contract's type for whole numbers.
 INTEGER: JsonDict = {"type": "integer"}
 
 ModeName = Literal["hybrid", "semantic", "fts5"]
-Budget = Annotated[
-    Whole | None,
-    Field(
-        description="Most tokens that the answer may cost (characters / 4)",
-        ge=1,
-        le=100_000,
-        json_schema_extra=INTEGER,
-    ),
-]
-Cursor = Annotated[
-    str | None, Field(description="Where to go on, from the end of an earlier answer")
-]
+Budget = Annotated[tool.Budget, Field(json_schema_extra=INTEGER)]
+
+Model = TypeVar("Model", bound=Arguments)
 
 # Default number of documents in an answer with passages.
 DOCUMENTS = 5
@@ -99,33 +92,24 @@ class Stats(Arguments):
 def searching(settings: Settings) -> tuple[type[KbSearchArguments], type[SearchWithContext]]:
     """Argument models of both searches, with the limits and defaults of the settings."""
     search = settings.mcp.kb.search
-    most, limit = search.max_limit, min(search.default_limit, search.max_limit)
-    if (most, limit, search.default_mode) == (50, 10, "hybrid"):
+    if (search.max_limit, search.default_limit, search.default_mode) == (50, 10, "hybrid"):
         return KbSearchArguments, SearchWithContext
+    return (
+        _configured(KbSearchArguments, "number of results", search.default_limit, search),
+        _configured(SearchWithContext, "documents to return", DOCUMENTS, search),
+    )
 
-    class Configured(KbSearchArguments):
-        limit: Whole = Field(
-            default=min(search.default_limit, most),
-            description="Maximum number of results (default: "
-            f"{min(search.default_limit, most)}, max: {most})",
-            ge=1,
-            le=most,
-            json_schema_extra=INTEGER,
-        )
-        mode: ModeName = Field(
-            default=search.default_mode,
-            description=str(KbSearchArguments.model_fields["mode"].description),
-        )
 
-    class ConfiguredWithContext(SearchWithContext):
-        limit: Whole = Field(
-            default=min(DOCUMENTS, most),
-            description=f"Maximum documents to return (default: {min(DOCUMENTS, most)}, max: "
-            f"{most})",
-            ge=1,
-            le=most,
-            json_schema_extra=INTEGER,
-        )
-        mode: ModeName = search.default_mode
-
-    return Configured, ConfiguredWithContext
+def _configured(model: type[Model], items: str, default: int, search: KbSearch) -> type[Model]:
+    limit, most = min(default, search.max_limit), search.max_limit
+    text = f"Maximum {items} (default: {limit}, max: {most})"
+    mode = model.model_fields["mode"].description
+    return create_model(
+        "Configured",
+        __base__=model,
+        limit=(
+            Whole,
+            Field(default=limit, description=text, ge=1, le=most, json_schema_extra=INTEGER),
+        ),
+        mode=(ModeName, Field(default=search.default_mode, description=mode)),
+    )

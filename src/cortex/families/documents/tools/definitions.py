@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import TypeVar
 
 from cortex.base.errors import Cancelled, CortexError, InputError, error_of
@@ -165,6 +166,9 @@ def kb_stats(context: LibrarySession, arguments: Stats, call: Call) -> Answer:
     return Answer(render.stats_text(overview, states))
 
 
+_tool = partial(Tool, "kb", writes=False, idempotent=True)
+
+
 def tools_for(settings: Settings | None = None) -> tuple[Tool, ...]:
     """Tools with the limits and defaults of these settings."""
     search, with_context = (
@@ -216,12 +220,6 @@ def tools_for(settings: Settings | None = None) -> tuple[Tool, ...]:
             kb_stats,
         ),
     )
-
-
-def _tool(
-    name: str, title: str, description: str, arguments: type, run: Callable[..., Answer]
-) -> Tool:
-    return Tool("kb", name, title, description, arguments, run, writes=False, idempotent=True)
 
 
 TOOLS = tools_for()

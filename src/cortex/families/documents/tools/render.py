@@ -6,13 +6,15 @@ they can't pass for a line of ours; document text is fenced, with fences that it
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
 from cortex.base.text import TOKEN_CHARACTERS, cut_to_tokens, fenced, one_line
+from cortex.engine.store import Folder
 from cortex.families.documents.passages import Excerpt, Passage
 from cortex.families.documents.search import PAGE_END, DocumentResult, DocumentResults
-from cortex.families.documents.status import Overview, SourceState
+from cortex.families.documents.status import Overview, SourceState, totals_of
 from cortex.toolkit.pagination import make_cursor, too_small
 
 # Unreadable files that are listed in an answer; the others are counted.
@@ -30,12 +32,8 @@ _UNITS = ((86_400, "day"), (3_600, "hour"), (60, "minute"))
 def search_text(query: str, page: DocumentResults, budget: int, offset: int, key: str) -> str:
     """Render results with snippets, the last ones without if the budget ends, and a cursor."""
     notes = _notes(page)
-    room = (
-        budget * TOKEN_CHARACTERS
-        - len(_found_line(len(page.results), query))
-        - len(notes)
-        - CURSOR_ROOM
-    )
+    head = _found_line(len(page.results), query) + notes
+    room = budget * TOKEN_CHARACTERS - len(head) - CURSOR_ROOM
     blocks: list[str] = []
     for result in page.results:
         block = _result_text(result, with_text=True)
@@ -56,7 +54,7 @@ def search_text(query: str, page: DocumentResults, budget: int, offset: int, key
 
 
 def _found_line(count: int, query: str) -> str:
-    return f"Found {count} {'result' if count == 1 else 'results'} for: {one_line(query)}"
+    return f"Found {count} result{'' if count == 1 else 's'} for: {one_line(query)}"
 
 
 def _notes(page: DocumentResults) -> str:
@@ -70,17 +68,18 @@ def _result_text(result: DocumentResult, *, with_text: bool) -> str:
     lines = [
         f"**{one_line(result.title)}** (score: {result.score:.2f})",
         f"Path: {one_line(result.path, 500)}",
+        f"Lines: {result.start_line}-{result.end_line}",
+        *([f"Section: {one_line(result.section)}"] if result.section else []),
+        *([f"Page: {result.page}"] if result.page else []),
+        f"Source: {_named(result.folder)}",
+        f"document_id: {result.document_id}",
+        *(["", fenced(result.snippet)] if with_text and result.snippet.strip() else []),
     ]
-    lines.append(f"Lines: {result.start_line}-{result.end_line}")
-    if result.section:
-        lines.append(f"Section: {one_line(result.section)}")
-    if result.page:
-        lines.append(f"Page: {result.page}")
-    lines.append(f"Source: {one_line(result.folder.name)} (ID: {result.folder.key})")
-    lines.append(f"document_id: {result.document_id}")
-    if with_text and result.snippet.strip():
-        lines += ["", fenced(result.snippet)]
     return "\n".join(lines)
+
+
+def _named(folder: Folder) -> str:
+    return f"{one_line(folder.name)} (ID: {folder.key})"
 
 
 def context_text(
@@ -165,15 +164,10 @@ def document_text(
     if start or end < len(text):
         head += f"\nCharacters: {start + 1:,}-{end:,} of {len(text):,}"
     if pages := text.count(PAGE_END):
-        first, last = (
-            1 + text.count(PAGE_END, 0, start),
-            min(pages, 1 + text.count(PAGE_END, 0, max(start, end - 1))),
-        )
-        head += (
-            f"\nPages: {first}-{last} of {pages}"
-            if (first, last) != (1, pages)
-            else f"\nPages: {pages}"
-        )
+        first = 1 + text.count(PAGE_END, 0, start)
+        last = min(pages, 1 + text.count(PAGE_END, 0, max(start, end - 1)))
+        part_of = f"{first}-{last} of " if (first, last) != (1, pages) else ""
+        head += f"\nPages: {part_of}{pages}"
     body = f"{head}\n\n{fenced(part.replace(PAGE_END, '').strip(chr(10)))}"
     if end < len(text):
         body += (
@@ -198,12 +192,12 @@ def sources_text(states: Sequence[SourceState], now: datetime | None = None) -> 
 def source_text(state: SourceState, now: datetime | None = None) -> str:
     """Render one source in three lines, and one more if its folder is missing."""
     lines = [
-        f"• {one_line(state.name)} (ID: {state.key})",
-        f"  Path: {one_line(state.root, 1000)}",
+        f"• {_named(state.folder)}",
+        f"  Path: {one_line(state.folder.source.root, 1000)}",
         f"  Documents: {state.documents:,} | Chunks: {state.chunks:,} | Last sync: "
-        f"{ago(state.last_sync, now)}",
+        f"{ago(state.figures.indexed_at, now)}",
     ]
-    if not state.present:
+    if not state.figures.present:
         lines.append("  The folder is not there now; what it held is still found.")
     return "\n".join(lines)
 
@@ -212,16 +206,10 @@ def stats_text(
     overview: Overview, states: Sequence[SourceState], now: datetime | None = None
 ) -> str:
     """Render counts, capabilities, and unreadable files."""
-    subject = f": {one_line(states[0].name)} (ID: {states[0].key})" if overview.single else ""
-    lines = [f"Knowledge Base Statistics{subject}", ""]
-    if overview.single:
-        lines.append(f"Last sync: {ago(states[0].last_sync, now)}")
-    else:
-        lines.append(f"Sources: {len(states)}")
-    lines += [
-        f"Documents: {sum(state.documents for state in states):,}",
-        f"Chunks: {sum(state.chunks for state in states):,}",
-        f"Total size: {size_text(sum(state.size for state in states))}",
+    lines = [
+        stats_head(overview, states, one_line),
+        "",
+        *(f"{label}: {value}" for label, value in stats_rows(overview, states, now)),
         "Search capabilities:",
         "  Keyword (fts5): available",
         f"  Semantic: {overview.semantic}",
@@ -229,6 +217,30 @@ def stats_text(
     ]
     lines += unread_lines(states, NAMED_FILES)
     return "\n".join(lines)
+
+
+def stats_head(
+    overview: Overview, states: Sequence[SourceState], name: Callable[[str], str] = str
+) -> str:
+    """Heading of the statistics, with the source if it is one."""
+    if not overview.single:
+        return "Knowledge Base Statistics"
+    folder = states[0].folder
+    return f"Knowledge Base Statistics: {name(folder.name)} (ID: {folder.key})"
+
+
+def stats_rows(
+    overview: Overview, states: Sequence[SourceState], now: datetime | None = None
+) -> list[tuple[str, str]]:
+    """Labels and values of the counts of one source, or of all."""
+    totals = totals_of(states)
+    last_sync = ("Last sync", ago(states[0].figures.indexed_at, now)) if overview.single else None
+    return [
+        last_sync or ("Sources", str(len(states))),
+        ("Documents", f"{totals['documents']:,}"),
+        ("Chunks", f"{totals['chunks']:,}"),
+        ("Total size", size_text(totals["size"])),
+    ]
 
 
 def unread_lines(
@@ -241,14 +253,13 @@ def unread_lines(
         lines.append(f"Files that could not be read: {len(unread):,}")
         several = len(states) > 1
         for state, file in unread[:most]:
-            place = f"{state.name}: {file.path}" if several else file.path
+            place = f"{state.folder.name}: {file.path}" if several else file.path
             lines.append(f"  {name(place)}: {name(file.reason)}")
         if len(unread) > most:
             lines.append(f"  and {len(unread) - most:,} more")
-    others: dict[str, int] = {}
+    others: Counter[str] = Counter()
     for state in states:
-        for reason, count in state.others.items():
-            others[reason] = others.get(reason, 0) + count
+        others.update(state.others)
     if others:
         counted = ", ".join(f"{count:,} {reason}" for reason, count in sorted(others.items()))
         lines.append(f"Left out by kind: {counted}")

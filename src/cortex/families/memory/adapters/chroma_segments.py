@@ -31,6 +31,11 @@ MAX_LABELS = 100_000_000
 MAX_ID = 500
 # Bytes of a row.
 MAX_STRIDE = 4 * MAX_DIMENSIONS + 100_000
+# Errors of a missing or damaged label table.
+UNREADABLE = (
+    *(OSError, pickle.UnpicklingError, EOFError, ValueError, TypeError),
+    *(KeyError, IndexError, OverflowError),
+)
 # Bytes that are read at once.
 BLOCK_BYTES = 4_000_000
 
@@ -129,21 +134,12 @@ def labels_of(folder: Path) -> dict[int, str]:
     except FileNotFoundError:
         # Nothing was flushed yet.
         return {}
-    except (
-        OSError,
-        pickle.UnpicklingError,
-        EOFError,
-        ValueError,
-        TypeError,
-        KeyError,
-        IndexError,
-        OverflowError,
-    ) as error:
+    except UNREADABLE as error:
         log.warning("vectors in %s are left out: %s", folder, error)
         return {}
     labels = metadata.get("label_to_id") if isinstance(metadata, dict) else None
     if not isinstance(labels, dict):
-        log.warning("vectors in %s are left out: nothing tells whose they are", folder)
+        log.warning("vectors in %s are left out: their memories are unknown", folder)
         return {}
     return {
         label: name

@@ -33,10 +33,10 @@ from cortex.families.memory.adapters.coerce import (
     MAX_NAME,
     day,
     entries,
-    first_line,
     line,
     milliseconds,
     text,
+    title_from,
     unique,
 )
 
@@ -46,28 +46,10 @@ PRODUCT = "claude-mem"
 # Offset of observations' row numbers in a database that has `memories`, too.
 SECOND_TABLE = 1 << 40
 
+_FILES = ("files", "files_touched", "files_read", "files_modified")
 _WANTED = (
-    *(
-        "id",
-        "document_id",
-        "project",
-        "merged_into_project",
-        "title",
-        "subtitle",
-        "facts",
-        "concepts",
-        "keywords",
-    ),
-    *(
-        "files",
-        "files_touched",
-        "files_read",
-        "files_modified",
-        "narrative",
-        "text",
-        "type",
-        "date",
-    ),
+    *("id", "document_id", "project", "merged_into_project", "title", "subtitle", "facts"),
+    *("concepts", "keywords", *_FILES, "narrative", "text", "type", "date"),
     *("session", *INNER, "session_id", "created_at_epoch", "created_at", "status"),
 )
 _KEY = re.compile(r"[^\s\x00-\x1f\x7f](?:[^\x00-\x1f\x7f]{0,298}[^\s\x00-\x1f\x7f])?")
@@ -140,21 +122,19 @@ class ClaudeMemDatabase:
     ) -> list[ClaudeMemRow]:
         """Memories with numbers between these two, newest first unless `ascending`."""
 
+        order = "ASC" if ascending else "DESC"
+        rest = f"WHERE rowid > ? AND rowid < ? ORDER BY rowid {order} LIMIT ?"
+
         def work(connection: sqlite3.Connection) -> list[ClaudeMemRow]:
             rows: list[ClaudeMemRow] = []
             for table in self._tables if ascending else reversed(self._tables):
-                values = (
-                    _local_rowid(above, table, _LOWEST),
-                    _local_rowid(below, table, _HIGHEST),
-                    max(0, limit - len(rows)),
-                )
                 # Both bounds are exclusive; without bounds, the lowest and the highest possible
                 # row numbers are left out, too.
-                order = (
-                    "WHERE rowid > ? AND rowid < ? ORDER BY rowid "
-                    f"{'ASC' if ascending else 'DESC'} LIMIT ?"
+                low, high = (
+                    _local_rowid(above, table, _LOWEST),
+                    _local_rowid(below, table, _HIGHEST),
                 )
-                rows += _rows(connection, table, order, values)
+                rows += _rows(connection, table, rest, (low, high, max(0, limit - len(rows))))
             return rows
 
         return self._file.read(work)
@@ -162,18 +142,16 @@ class ClaudeMemDatabase:
     def row(self, key: str) -> ClaudeMemRow | None:
         """Look up a memory by its key."""
 
-        def work(connection: sqlite3.Connection) -> ClaudeMemRow | None:
+        def candidates(connection: sqlite3.Connection) -> Iterator[ClaudeMemRow]:
             numbered = _NUMBERED.fullmatch(key)
             for table in self._tables:
                 for column in table.keys:
-                    for row in _rows(connection, table, f"WHERE {column} = ? LIMIT 2", (key,)):
-                        if row.memory.key == key:
-                            return row
+                    yield from _rows(connection, table, f"WHERE {column} = ? LIMIT 2", (key,))
                 if numbered and _LOWEST <= int(numbered[1]) <= _HIGHEST:
-                    for row in _rows(connection, table, "WHERE rowid = ?", (int(numbered[1]),)):
-                        if row.memory.key == key:
-                            return row
-            return None
+                    yield from _rows(connection, table, "WHERE rowid = ?", (int(numbered[1]),))
+
+        def work(connection: sqlite3.Connection) -> ClaudeMemRow | None:
+            return next((row for row in candidates(connection) if row.memory.key == key), None)
 
         return self._file.read(work)
 
@@ -210,17 +188,10 @@ def _tables(connection: sqlite3.Connection) -> tuple[_Table, ...]:
     structured = {"title", "facts"} <= new and new & set(INNER)
     new = new if structured or (not old and new & {"title", "text", "narrative"}) else frozenset()
     if not old and not new:
-        objects, version = (
-            connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0],
-            _version(connection),
-        )
-        reason = (
-            f"its tables are others (migration {version})"
-            if version
-            else "its tables are others"
-            if objects
-            else "it is empty"
-        )
+        version = _version(connection)
+        objects = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        reason = "its tables are others" if version or objects else "it is empty"
+        reason += f" (migration {version})" if version else ""
         raise sqlite3.DatabaseError(
             f"{reason}; neither `memories` nor `observations` is there as any known version "
             "makes it"
@@ -260,13 +231,12 @@ def _table(
 def _rows(
     connection: sqlite3.Connection, table: _Table, rest: str, values: Sequence[object]
 ) -> list[ClaudeMemRow]:
-    table_records = list(records(connection, table.name, _WANTED, rest, values))
-    starts_by_id = starts(
-        connection, (filled(record, *INNER, "session_id") for record in table_records)
-    )
+    rows = list(records(connection, table.name, _WANTED, rest, values))
+    sessions = [filled(record, *INNER, "session_id") for record in rows]
+    known = starts(connection, sessions)
     return [
-        _row(record, table, starts_by_id.get(filled(record, *INNER, "session_id")))
-        for record in table_records
+        _row(record, table, known.get(session))
+        for record, session in zip(rows, sessions, strict=True)
     ]
 
 
@@ -287,16 +257,10 @@ def _memory(record: Record, key: str, project: str, start: Start | None) -> Memo
     subtitle = line(record["subtitle"])
     created = milliseconds(record["created_at_epoch"], record["created_at"], record["date"])
     date = _DATE.match(text(record["date"]))
-    files = (
-        entries(record[name], ",")
-        for name in ("files", "files_touched", "files_read", "files_modified")
-    )
+    files = (entries(record[name], ",") for name in _FILES)
     return Memory(
         key=key,
-        title=line(record["title"])
-        or first_line(body)
-        or subtitle
-        or first_line(facts[0] if facts else ""),
+        title=line(record["title"]) or title_from(body, subtitle, facts),
         subtitle=subtitle,
         facts=facts,
         concepts=entries(record["concepts"], ",") or entries(record["keywords"], ","),

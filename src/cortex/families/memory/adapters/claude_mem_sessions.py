@@ -31,8 +31,14 @@ BATCH = 500
 INNER = ("memory_session_id", "sdk_session_id")
 # Columns of the client's session id.
 CLIENT = ("content_session_id", "claude_session_id")
+IDS = (*INNER, *CLIENT, "session_id")
 LISTS = frozenset("facts concepts keywords files files_touched files_read files_modified".split())
 
+_START_TIMES = ("started_at_epoch", "started_at", "created_at_epoch", "created_at")
+_SUMMARY_TIMES = (
+    *("created_at_epoch", "created_at", "updated_at_epoch"),
+    *("started_at_epoch", "started_at"),
+)
 _STARTS = ("sdk_sessions", "streaming_sessions", "sessions")
 _PARTS = (
     ("Learned", "learned"),
@@ -115,19 +121,10 @@ def project_of(record: Record) -> str:
 def starts(connection: sqlite3.Connection, names: Iterable[str]) -> dict[str, Start]:
     """Look up sessions by the product's or the client's ids."""
     sessions: dict[str, Start] = {}
-    wanted = (
-        *CLIENT,
-        *INNER,
-        "session_id",
-        "started_at_epoch",
-        "started_at",
-        "created_at_epoch",
-        "created_at",
-    )
-    wanted += ("custom_title", "title", "project", "merged_into_project")
+    wanted = (*IDS, *_START_TIMES, "custom_title", "title", "project", "merged_into_project")
     ids = sorted({name for name in names if name})
     for table in _STARTS:
-        for column in (*INNER, *CLIENT, "session_id"):
+        for column in IDS:
             missing = [name for name in ids if name not in sessions]
             if not missing or column not in columns(connection, table):
                 continue
@@ -141,16 +138,13 @@ def starts(connection: sqlite3.Connection, names: Iterable[str]) -> dict[str, St
 def _start(record: Record) -> Start:
     return Start(
         client=filled(record, *CLIENT, "session_id"),
-        moment=milliseconds(*(
-            record[name]
-            for name in ("started_at_epoch", "started_at", "created_at_epoch", "created_at")
-        )),
+        moment=milliseconds(*(record[name] for name in _START_TIMES)),
         title=line(record["custom_title"]) or line(record["title"]),
         project=project_of(record),
         names=tuple(
             value for name in (*CLIENT, *INNER, "session_id") if (value := text(record[name]))
         ),
-    )  # fmt: skip
+    )
 
 
 def recent(
@@ -170,23 +164,16 @@ def find_session(connection: sqlite3.Connection, name: str) -> Session | None:
     names = sorted({name, *(start.names if start else ())})
     for table in ("session_summaries", "overviews", "streaming_sessions"):
         present = columns(connection, table)
-        keys = [key for key in (*INNER, *CLIENT, "session_id", "session") if key in present]
+        keys = [key for key in (*IDS, "session") if key in present]
         if keys:
-            rest = " OR ".join(f"{key} IN ({_placeholders(names)})" for key in keys)
-            newest = records(
-                connection,
-                table,
-                (),
-                f"WHERE {rest} ORDER BY rowid DESC LIMIT 1",
-                names * len(keys),
-            )
+            where = " OR ".join(f"{key} IN ({_placeholders(names)})" for key in keys)
+            rest = f"WHERE {where} ORDER BY rowid DESC LIMIT 1"
+            newest = records(connection, table, (), rest, names * len(keys))
             for session in _summaries(connection, table, [_rowid(record) for record in newest]):
                 return session
-    return (
-        Session(start.client, start.project, start.title, "", start.moment, day(start.moment))
-        if start
-        else None
-    )
+    if start is None:
+        return None
+    return Session(start.client, start.project, start.title, "", start.moment, day(start.moment))
 
 
 def _newest(
@@ -196,7 +183,7 @@ def _newest(
 
     Rows are read one by one, so that no more than needed are read.
     """
-    wanted = ("project", "merged_into_project", *INNER, *CLIENT, "session_id", "session")
+    wanted = ("project", "merged_into_project", *IDS, "session")
     newest: dict[str, int] = {}
     for record in _newest_first(connection, table, wanted, projects):
         if len(newest) >= limit:
@@ -232,39 +219,16 @@ def _summaries(
     connection: sqlite3.Connection, table: str, rowids: Sequence[int]
 ) -> Iterator[Session]:
     """Sessions of these rows, without empty ones."""
-    wanted = (
-        "project",
-        "merged_into_project",
-        *INNER,
-        *CLIENT,
-        "session_id",
-        "session",
-        "date",
-        "title",
-        "subtitle",
-    )
-    wanted += ("request", "content", *(name for _, name in _PARTS))
-    wanted += (
-        "created_at_epoch",
-        "created_at",
-        "updated_at_epoch",
-        "started_at_epoch",
-        "started_at",
-    )
-    rows = [
-        record
-        for batch in _batches(rowids)
-        for record in records(
-            connection,
-            table,
-            wanted,
-            f"WHERE rowid IN ({_placeholders(batch)}) ORDER BY rowid DESC",
-            batch,
-        )
-    ]
-    known = starts(connection, (filled(record, *INNER, *CLIENT, "session_id") for record in rows))
+    columns_of_text = ("date", "title", "subtitle", "request", "content")
+    wanted = ("project", "merged_into_project", *IDS, "session", *columns_of_text)
+    wanted = (*wanted, *(name for _, name in _PARTS), *_SUMMARY_TIMES)
+    rows: list[Record] = []
+    for batch in _batches(rowids):
+        rest = f"WHERE rowid IN ({_placeholders(batch)}) ORDER BY rowid DESC"
+        rows += records(connection, table, wanted, rest, batch)
+    known = starts(connection, (filled(record, *IDS) for record in rows))
     for record in rows:
-        start = known.get(filled(record, *INNER, *CLIENT, "session_id"))
+        start = known.get(filled(record, *IDS))
         session = _session(record, start)
         if session.title or session.overview:
             yield session
@@ -274,14 +238,7 @@ def _session(record: Record, start: Start | None) -> Session:
     parts = [f"{label}: {value}" for label, name in _PARTS if (value := line(record[name]))]
     overview = text(record["content"]) or "\n".join(parts) or text(record["subtitle"])
     title = (start.title if start else "") or line(record["title"]) or line(record["request"])
-    moments = (
-        "created_at_epoch",
-        "created_at",
-        "updated_at_epoch",
-        "started_at_epoch",
-        "started_at",
-    )
-    created = milliseconds(*(record[name] for name in moments))
+    created = milliseconds(*(record[name] for name in _SUMMARY_TIMES))
     return Session(
         id=text(record["session"]) or (start.client if start else "") or _name(record),
         project=project_of(record),
@@ -297,7 +254,7 @@ def _rowid(record: Record) -> int:
 
 
 def _name(record: Record) -> str:
-    return filled(record, "session", *INNER, *CLIENT, "session_id")
+    return filled(record, "session", *IDS)
 
 
 def _batches(values: Sequence[T]) -> Iterator[Sequence[T]]:

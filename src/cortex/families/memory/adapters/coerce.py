@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
 # Characters of a text.
@@ -47,6 +47,11 @@ def first_line(value: str, limit: int = 200) -> str:
     return first if len(first) <= limit else f"{first[: limit - 1].rstrip()}…"
 
 
+def title_from(body: str, subtitle: str, facts: Sequence[str]) -> str:
+    """Title for a memory without one: the start of its text, its subtitle or its first fact."""
+    return first_line(body) or subtitle or first_line(facts[0] if facts else "")
+
+
 def entries(value: object, separator: str) -> tuple[str, ...]:
     """Parse a stored list without repeats.
 
@@ -72,11 +77,8 @@ def unique(parts: Iterable[object]) -> tuple[str, ...]:
     """Texts among these values, each once, in order."""
     texts: dict[str, None] = {}
     for part in parts:
-        if (
-            isinstance(part, str | int | float)
-            and not isinstance(part, bool)
-            and (entry := text(part))
-        ):
+        is_entry = isinstance(part, str | int | float) and not isinstance(part, bool)
+        if is_entry and (entry := text(part)):
             texts[entry] = None
             if len(texts) == MAX_ENTRIES:
                 break
@@ -93,11 +95,9 @@ def milliseconds(*values: object) -> int:
 
 def day(moment: int) -> str:
     """Date of a timestamp as YYYY-MM-DD, "" for none."""
-    return (
-        datetime.fromtimestamp(moment / 1000, UTC).date().isoformat()
-        if 0 < moment < _MILLISECONDS_BELOW
-        else ""
-    )
+    if not 0 < moment < _MILLISECONDS_BELOW:
+        return ""
+    return datetime.fromtimestamp(moment / 1000, UTC).date().isoformat()
 
 
 def _array(whole: str) -> list[object]:
@@ -128,12 +128,9 @@ def _timestamp(value: object) -> int:
             value = float(content)
         except ValueError:
             return _iso(content)
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, int | float)
-        or not math.isfinite(value)
-        or value <= 0
-    ):
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return 0
+    if not math.isfinite(value) or value <= 0:
         return 0
     timestamp = int(value * 1000) if value < _SECONDS_BELOW else int(value)
     while timestamp >= _MILLISECONDS_BELOW:

@@ -15,25 +15,18 @@ from cortex.families.memory.commands.options import (
     DryFlag,
     IdArgument,
     IdsArgument,
-    KindOption,
-    MatchingOption,
-    OlderOption,
-    OriginOption,
-    ProjectOption,
     ReasonOption,
-    ScopeOption,
+    Selection,
     StateName,
-    StateOption,
-    TagOption,
     chosen_by,
-    filter_of,
     memories,
 )
 from cortex.families.memory.commands.render import counted, decision_json, decision_line, say_rows
 from cortex.families.memory.curation import ACTIONS, delete, judge, last_step, supersede, undo
 from cortex.families.memory.databases import MemoryDatabase, databases
 from cortex.families.memory.ids import display_id
-from cortex.families.memory.selection import Filter, find_by_id_or_prefix
+from cortex.families.memory.selection import ANY, Filter, find_by_id_or_prefix
+from cortex.toolkit.terminal.option_sets import option, with_option_sets
 from cortex.toolkit.terminal.options import JsonFlag
 from cortex.toolkit.terminal.output import cut_to, print_json, say
 from cortex.toolkit.terminal.prompts import decide
@@ -42,7 +35,7 @@ from cortex.toolkit.terminal.prompts import decide
 MAX_TITLE = 60
 # Memories that are listed before the rest is counted.
 SHOWN = 10
-WAITING = [StateName.STAGING, StateName.UNCURATED]
+WAITING = (StateName.STAGING, StateName.UNCURATED)
 DONE = {"approve": "Approved", "reject": "Rejected", "promote": "Promoted"}
 
 
@@ -50,36 +43,50 @@ def judging(action: str, meaning: str) -> Callable[..., int]:
     """Create the command that sets a state."""
 
     def command(
+        *,
         ids: IdsArgument = None,
         everything: AllFlag = False,
-        state: StateOption = None,
-        project: ProjectOption = "",
-        scope: ScopeOption = "",
-        tag: TagOption = None,
-        kind: KindOption = "",
-        origin: OriginOption = "",
-        matching: MatchingOption = "",
-        older_than: OlderOption = "",
+        selection: Selection,
         reason: ReasonOption = "",
         dry_run: DryFlag = False,
         as_json: JsonFlag = False,
     ) -> int:
-        wanted = filter_of(
-            state or WAITING,
-            project=project,
-            scope=scope,
-            tag=tag,
-            kind=kind,
-            origin=origin,
-            matching=matching,
-            older_than=older_than,
-        )
-        return _judge(
-            action, ids, wanted, reason, everything=everything, dry=dry_run, as_json=as_json
-        )
+        wanted = selection.filter(*WAITING)
+        with memories(whole=everything, quiet=as_json) as library:
+            present = databases(library.settings)
+            chosen = chosen_by(library, ids, wanted, Filter(WAITING), everything=everything)
+            changing = [record for record in chosen if record.state is not ACTIONS[action]]
+            if changing and not dry_run:
+                lines = _memory_lines(changing, present)
+                question = f"{action.capitalize()} {counted(len(changing))}?"
+                decide(library.settings, "judge_memory", "\n".join([*lines, question]))
+            changed = len(changing) if dry_run else judge(library, changing, action, reason=reason)
+        if as_json:
+            print_json(
+                {
+                    "action": action,
+                    "chosen": len(chosen),
+                    "changed": changed,
+                    "dry_run": dry_run,
+                    "memories": [display_id(record, present) for record in changing],
+                }
+            )
+            return 0
+        done = f"Would {action}" if dry_run else f"✓ {DONE[action]}"
+        if not chosen:
+            say("nothing found", error=True)
+        elif len(changing) == 1:
+            say(f"{done} {display_id(changing[0], present)}: {_title(changing[0])}")
+        elif changing:
+            say(f"{done} {counted(changed)}:")
+            after = [replace(record, state=ACTIONS[action]) for record in changing]
+            _say_some(changing if dry_run else after, present)
+        if len(chosen) > len(changing):
+            say(f"{counted(len(chosen) - len(changing))} had that state already")
+        return 0
 
     command.__doc__ = meaning
-    return command
+    return with_option_sets(command)
 
 
 approve = judging(
@@ -96,61 +103,9 @@ promote = judging(
 )
 
 
-def _judge(
-    action: str,
-    ids: Sequence[str] | None,
-    wanted: Filter,
-    reason: str,
-    *,
-    everything: bool,
-    dry: bool,
-    as_json: bool,
-) -> int:
-    with memories(whole=everything, quiet=as_json) as library:
-        present = databases(library.settings)
-        chosen = chosen_by(library, ids, wanted, filter_of(WAITING), everything=everything)
-        changing = [record for record in chosen if record.state is not ACTIONS[action]]
-        if changing and not dry:
-            question = f"{action.capitalize()} {counted(len(changing))}?"
-            decide(
-                library.settings,
-                "judge_memory",
-                "\n".join([*_memory_lines(changing, present), question]),
-            )
-        changed = len(changing) if dry else judge(library, changing, action, reason=reason)
-    if as_json:
-        ids_changed = [display_id(record, present) for record in changing]
-        print_json(
-            {
-                "action": action,
-                "chosen": len(chosen),
-                "changed": changed,
-                "dry_run": dry,
-                "memories": ids_changed,
-            }
-        )
-        return 0
-    if not chosen:
-        say("nothing found", error=True)
-        return 0
-    done = f"Would {action}" if dry else f"✓ {DONE[action]}"
-    if len(changing) == 1:
-        title = " ".join(changing[0].memory.title.split())
-        say(f"{done} {display_id(changing[0], present)}: {title}")
-    elif changing:
-        say(f"{done} {counted(changed)}:")
-        _say_some(
-            changing if dry else [replace(record, state=ACTIONS[action]) for record in changing],
-            present,
-        )
-    if len(chosen) > len(changing):
-        say(f"{counted(len(chosen) - len(changing))} had that state already")
-    return 0
-
-
 def supersede_one(
     old: IdArgument,
-    by: Annotated[str, typer.Option("--by", metavar="ID", help="The memory that says it better.")],
+    by: Annotated[str, option("--by ID", "The memory that says it better.")],
     reason: ReasonOption = "",
     as_json: JsonFlag = False,
 ) -> int:
@@ -164,92 +119,53 @@ def supersede_one(
     if as_json:
         print_json({"superseded": display_id(before, present), "by": display_id(after, present)})
         return 0
-    title = " ".join(before.memory.title.split())
-    say(f"✓ {display_id(after, present)} takes the place of {display_id(before, present)}: {title}")
+    before_id, after_id = display_id(before, present), display_id(after, present)
+    say(f"✓ {after_id} takes the place of {before_id}: {_title(before)}")
     return 0
 
 
+@with_option_sets
 def delete_some(
+    *,
     ids: IdsArgument = None,
     everything: AllFlag = False,
-    state: StateOption = None,
-    project: ProjectOption = "",
-    scope: ScopeOption = "",
-    tag: TagOption = None,
-    kind: KindOption = "",
-    origin: OriginOption = "",
-    matching: MatchingOption = "",
-    older_than: OlderOption = "",
+    selection: Selection,
     dry_run: DryFlag = False,
     as_json: JsonFlag = False,
 ) -> int:
     """Forget memories for good, in whatever state, with their history. It can't be undone."""
-    wanted = filter_of(
-        state or [StateName.ANY],
-        project=project,
-        scope=scope,
-        tag=tag,
-        kind=kind,
-        origin=origin,
-        matching=matching,
-        older_than=older_than,
-    )
+    wanted, done = selection.filter(StateName.ANY), None
     with memories(whole=everything, quiet=as_json) as library:
         present = databases(library.settings)
-        chosen = chosen_by(library, ids, wanted, filter_of([StateName.ANY]), everything=everything)
-        if dry_run or not chosen:
-            return _print_deletion(chosen, present, as_json=as_json)
-        question = f"Forget {counted(len(chosen))} for good?"
-        decide(
-            library.settings,
-            "delete_memory",
-            "\n".join([*_memory_lines(chosen, present), *_remaining_notes(chosen), question]),
-        )
-        done = delete(library, chosen)
+        chosen = chosen_by(library, ids, wanted, Filter((ANY,)), everything=everything)
+        if chosen and not dry_run:
+            lines = [*_memory_lines(chosen, present), *_remaining_notes(chosen)]
+            question = f"Forget {counted(len(chosen))} for good?"
+            decide(library.settings, "delete_memory", "\n".join([*lines, question]))
+            done = delete(library, chosen)
     if as_json:
-        ids_deleted = [display_id(record, present) for record in chosen]
-        print_json(
-            {
-                "deleted": done.own,
-                "copies": done.copies,
-                "stay_in": _files_of(chosen),
-                "memories": ids_deleted,
-            }
-        )
+        body = {
+            "deleted": done.own if done else 0,
+            "copies": done.copies if done else 0,
+            "stay_in": _files_of(chosen),
+            "memories": [display_id(record, present) for record in chosen],
+        }
+        print_json(body if done else {**body, "dry_run": True})
         return 0
-    say(f"✓ Forgot {counted(len(chosen))} for good")
+    if not chosen:
+        say("nothing found", error=True)
+    elif done:
+        say(f"✓ Forgot {counted(len(chosen))} for good")
+    else:
+        say(f"Would forget {counted(len(chosen))}:")
+        _say_some(chosen, present)
     for note in _remaining_notes(chosen):
         say(note, error=True)
-    if not done.complete:
+    if done and not done.complete:
         say(
             "note: nothing finds them any more; another process still drops them from its index",
             error=True,
         )
-    return 0
-
-
-def _print_deletion(
-    chosen: Sequence[Remembered], present: Sequence[MemoryDatabase], *, as_json: bool
-) -> int:
-    """Print what would be deleted."""
-    if as_json:
-        ids = [display_id(record, present) for record in chosen]
-        print_json(
-            {
-                "deleted": 0,
-                "copies": 0,
-                "stay_in": _files_of(chosen),
-                "memories": ids,
-                "dry_run": True,
-            }
-        )
-    elif not chosen:
-        say("nothing found", error=True)
-    else:
-        say(f"Would forget {counted(len(chosen))}:")
-        _say_some(chosen, present)
-        for note in _remaining_notes(chosen):
-            say(note, error=True)
     return 0
 
 
@@ -261,19 +177,11 @@ def undo_last(as_json: JsonFlag = False) -> int:
         step = last_step(library)
         if step:
             question = f"Take the last step ({step[-1].action}, {counted(len(step))}) back?"
-            decide(
-                library.settings, "judge_memory", "\n".join([*_step_lines(library, step), question])
-            )
+            lines = _step_lines(library, step)
+            decide(library.settings, "judge_memory", "\n".join([*lines, question]))
         count = undo(library, batch=step[0].batch) if step else 0
-        steps = (
-            [
-                decision
-                for decision in library.store.memories.decisions(count)
-                if decision.action == "undo"
-            ]
-            if count
-            else []
-        )
+        latest = library.store.memories.decisions(count) if count else []
+        steps = [decision for decision in latest if decision.action == "undo"]
         rows = [_decision_row(library, decision) for decision in steps]
     if as_json:
         print_json({"undone": count, "decisions": rows})
@@ -284,14 +192,11 @@ def undo_last(as_json: JsonFlag = False) -> int:
     added = steps[0].reason.endswith("add")
     say(f"✓ {steps[0].reason.capitalize()}, {counted(count)}:")
     for row, step in list(zip(rows, steps, strict=True))[:SHOWN]:
-        state = step.after or "unjudged"
-        outcome = (
-            "is as it was before"
-            if step.before == step.after
-            else f"is {state} {'now' if added else 'again'}"
-        )
+        outcome = f"is {step.after or 'unjudged'} {'now' if added else 'again'}"
+        outcome = "is as it was before" if step.before == step.after else outcome
         say(f"  {row['id']} {outcome}: {row['title']}")
-    _say_more(len(steps))
+    for line in _more(len(steps)):
+        say(line)
     if added:
         say("  They are kept as rejected; `cortex memory delete` forgets them for good")
     return 0
@@ -301,9 +206,7 @@ def show_log(
     memory_id: Annotated[
         str | None, typer.Argument(metavar="ID", help="Only about this memory.")
     ] = None,
-    limit: Annotated[
-        int, typer.Option("--limit", "-n", min=1, metavar="N", help="How many decisions.")
-    ] = 30,
+    limit: Annotated[int, option("--limit -n N", "How many decisions.", min=1)] = 30,
     as_json: JsonFlag = False,
 ) -> int:
     """Show what was decided about memories, newest first."""
@@ -341,27 +244,27 @@ def _decision_row(library: Library, decision: Decision) -> dict[str, object]:
 def _step_lines(library: Library, step: Sequence[Decision]) -> list[str]:
     """Lines that list the first memories of a step."""
     rows = [_decision_row(library, decision) for decision in step[:SHOWN]]
-    more = [f"… and {len(step) - SHOWN:,} more"] if len(step) > SHOWN else []
-    return [*(f"{row['id']}: {row['title']}" for row in rows), *more]
+    return [*(f"{row['id']}: {row['title']}" for row in rows), *_more(len(step))]
 
 
 def _memory_lines(chosen: Sequence[Remembered], present: Sequence[MemoryDatabase]) -> list[str]:
     """Lines that list the first memories of a selection."""
-    more = [f"… and {len(chosen) - SHOWN:,} more"] if len(chosen) > SHOWN else []
-    return [
-        *(f"{display_id(record, present)}: {record.memory.title}" for record in chosen[:SHOWN]),
-        *more,
-    ]
+    first = [f"{display_id(record, present)}: {record.memory.title}" for record in chosen[:SHOWN]]
+    return [*first, *_more(len(chosen))]
+
+
+def _more(count: int) -> list[str]:
+    return [f"… and {count - SHOWN:,} more"] if count > SHOWN else []
 
 
 def _say_some(chosen: Sequence[Remembered], present: Sequence[MemoryDatabase]) -> None:
     say_rows(chosen[:SHOWN], present)
-    _say_more(len(chosen))
+    for line in _more(len(chosen)):
+        say(line)
 
 
-def _say_more(count: int) -> None:
-    if count > SHOWN:
-        say(f"… and {count - SHOWN:,} more")
+def _title(record: Remembered) -> str:
+    return " ".join(record.memory.title.split())
 
 
 def _remaining_notes(chosen: Sequence[Remembered]) -> Iterator[str]:

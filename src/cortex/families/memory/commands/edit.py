@@ -10,8 +10,6 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from cortex.base.errors import InputError
 from cortex.base.types import Citation, Memory
 from cortex.engine.library import Library
@@ -24,6 +22,7 @@ from cortex.families.memory.ids import display_id
 from cortex.families.memory.selection import find_by_id_or_prefix
 from cortex.families.memory.writer import WriteResult
 from cortex.toolkit.terminal.editor import in_editor, read_file
+from cortex.toolkit.terminal.option_sets import option
 from cortex.toolkit.terminal.options import JsonFlag, read_text
 from cortex.toolkit.terminal.output import cut_to, print_json, say
 from cortex.toolkit.terminal.prompts import decide
@@ -35,82 +34,51 @@ MAX_SHOWN = 300
 
 def edit_one(
     memory_id: IdArgument,
-    title: Annotated[
-        str | None, typer.Option("--title", metavar="TEXT", help="Another title.")
-    ] = None,
-    subtitle: Annotated[
-        str | None, typer.Option("--subtitle", metavar="TEXT", help="Another second line.")
-    ] = None,
+    title: Annotated[str | None, option("--title TEXT", "Another title.")] = None,
+    subtitle: Annotated[str | None, option("--subtitle TEXT", "Another second line.")] = None,
     add_fact: Annotated[
-        list[str] | None,
-        typer.Option("--add-fact", metavar="TEXT", help="One more fact; may be repeated."),
+        list[str] | None, option("--add-fact TEXT", "One more fact; may be repeated.")
     ] = None,
     remove_fact: Annotated[
         list[str] | None,
-        typer.Option(
-            "--remove-fact",
-            metavar="TEXT",
-            help="A fact to leave out, or its number; may be repeated.",
-        ),
+        option("--remove-fact TEXT", "A fact to leave out, or its number; may be repeated."),
     ] = None,
-    tag: Annotated[
-        list[str] | None,
-        typer.Option("--tag", metavar="TAG", help="One more tag; may be repeated."),
-    ] = None,
+    tag: Annotated[list[str] | None, option("--tag TAG", "One more tag; may be repeated.")] = None,
     untag: Annotated[
-        list[str] | None,
-        typer.Option("--untag", metavar="TAG", help="A tag to leave out; may be repeated."),
+        list[str] | None, option("--untag TAG", "A tag to leave out; may be repeated.")
     ] = None,
-    text: Annotated[
-        str | None, typer.Option("--text", metavar="TEXT", help="Another story; -: from stdin.")
-    ] = None,
-    kind: Annotated[
-        str | None, typer.Option("--kind", metavar="KIND", help="Another kind.")
-    ] = None,
-    project: Annotated[
-        str | None, typer.Option("--project", metavar="NAME", help="Another project.")
-    ] = None,
+    text: Annotated[str | None, option("--text TEXT", "Another story; -: from stdin.")] = None,
+    kind: Annotated[str | None, option("--kind KIND", "Another kind.")] = None,
+    project: Annotated[str | None, option("--project NAME", "Another project.")] = None,
     citation: Annotated[
         list[str] | None,
-        typer.Option(
-            "--cite",
-            metavar="PATH[#SYMBOL]",
-            help="Code that it speaks of, instead of what it cites.",
-        ),
+        option("--cite PATH[#SYMBOL]", "Code that it speaks of, instead of what it cites."),
     ] = None,
-    form: Annotated[
-        Path | None,
-        typer.Option("--form", metavar="FILE", help="A form that was filled in before."),
-    ] = None,
+    form: Annotated[Path | None, option("--form FILE", "A form that was filled in before.")] = None,
     as_json: JsonFlag = False,
 ) -> int:
     """Change what a memory says; without options in your editor ($VISUAL or $EDITOR)."""
-    options = (title, subtitle, add_fact, remove_fact, tag, untag, text, kind, project, citation)
+    texts = {"title": title, "subtitle": subtitle, "text": text, "kind": kind, "project": project}
+    lists = (add_fact, remove_fact, tag, untag, citation)
     with memories() as library:
         record = find_by_id_or_prefix(library, memory_id)
         cited = citations_of(library, here(), citation) if citation else None
         if form is not None:
             done = _from_form(library, record, read_file(form))
-        elif any(option is not None for option in options):
-            new_text = read_text(text) if text is not None else None
-            memory = _with_fields(
-                record.memory,
-                title=title,
-                subtitle=subtitle,
-                text=new_text,
-                kind=kind,
-                project=project,
-            )
+        elif any(value is not None for value in (*texts.values(), *lists)):
+            new_texts = {name: value for name, value in texts.items() if value is not None}
+            if text is not None:
+                new_texts["text"] = read_text(text)
             memory = replace(
-                memory,
-                facts=_facts(memory.facts, add_fact or (), remove_fact or ()),
-                concepts=_tags(memory.concepts, tag or (), untag or ()),
+                record.memory,
+                facts=_facts(record.memory.facts, add_fact or (), remove_fact or ()),
+                concepts=_tags(record.memory.concepts, tag or (), untag or ()),
+                **{name: value.strip() for name, value in new_texts.items()},
             )
             done = _save(library, record, memory, cited)
         else:
             done = _in_editor(library, record)
-        present = databases(library.settings)
-        shown_id = display_id(record, present)
+        shown_id = display_id(record, databases(library.settings))
     if as_json:
         superseded = done is not None and done.key != record.memory.key
         print_json(
@@ -134,11 +102,9 @@ def _save(
 ) -> WriteResult | None:
     if memory == record.memory and cited is None:
         return None
-    decide(
-        library.settings,
-        "edit_memory",
-        "\n".join([*_changes(record.memory, memory, cited), f"Change “{record.memory.title}”?"]),
-    )
+    question = f"Change “{record.memory.title}”?"
+    lines = [*_changes(record.memory, memory, cited), question]
+    decide(library.settings, "edit_memory", "\n".join(lines))
     return edit(library, record, memory, citations=cited)
 
 
@@ -157,12 +123,6 @@ def _changes(before: Memory, after: Memory, cited: Sequence[Citation] | None) ->
 
 
 # -- by options
-
-
-def _with_fields(memory: Memory, **values: str | None) -> Memory:
-    return replace(
-        memory, **{name: value.strip() for name, value in values.items() if value is not None}
-    )
 
 
 def _facts(facts: tuple[str, ...], added: Sequence[str], dropped: Sequence[str]) -> tuple[str, ...]:

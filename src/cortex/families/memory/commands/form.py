@@ -7,7 +7,8 @@ express them: a tag with a comma stays one tag.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, fields, replace
+from dataclasses import replace
+from typing import Any
 
 from cortex.base.errors import InputError
 from cortex.base.types import Memory
@@ -16,40 +17,24 @@ HEAD = (
     "<!-- Change what you like, save, and close the editor. Saved without a change, "
     "everything stays as it is. -->"
 )
-SECTIONS = ("Facts", "Files", "Text")
+# Fields of a memory in the form, by their labels: one line each, and lists below a heading.
+LINES = {"Subtitle": "subtitle", "Kind": "kind", "Project": "project", "Tags": "concepts"}
+LISTS = {"Facts": "facts", "Files": "files"}
 
-_SECTION = re.compile(rf"##\s+({'|'.join(SECTIONS)})\s*", re.IGNORECASE)
-_FIELD = re.compile(r"(Subtitle|Kind|Project|Tags)\s*:(.*)", re.IGNORECASE)
-
-
-@dataclass(frozen=True, slots=True)
-class Form:
-    """Parsed fields of a form."""
-
-    title: str
-    subtitle: str
-    kind: str
-    project: str
-    concepts: tuple[str, ...]
-    facts: tuple[str, ...]
-    files: tuple[str, ...]
-    text: str
+_SECTION = re.compile(rf"##\s+({'|'.join((*LISTS, 'Text'))})\s*", re.IGNORECASE)
+_FIELD = re.compile(rf"({'|'.join(LINES)})\s*:(.*)", re.IGNORECASE)
 
 
 def form_of(memory: Memory) -> str:
     """Render the form of a memory."""
-    lines = [
-        HEAD,
-        "",
-        f"# {_one_line(memory.title)}",
-        "",
-        f"Subtitle: {_one_line(memory.subtitle)}",
-        f"Kind: {_one_line(memory.kind)}",
-        f"Project: {_one_line(memory.project)}",
-        f"Tags: {', '.join(map(_one_line, memory.concepts))}",
-    ]
-    for name, entries in (("Facts", memory.facts), ("Files", memory.files)):
-        lines += ["", f"## {name}", "", *(f"- {_indented(entry)}" for entry in entries)]
+    lines = [HEAD, "", f"# {_one_line(memory.title)}", ""]
+    for label, name in LINES.items():
+        value = getattr(memory, name)
+        entries = [value] if isinstance(value, str) else value
+        lines.append(f"{label}: {', '.join(map(_one_line, entries))}")
+    for label, name in LISTS.items():
+        entries = getattr(memory, name)
+        lines += ["", f"## {label}", "", *(f"- {_indented(entry)}" for entry in entries)]
     return "\n".join(
         [*(line.rstrip() for line in lines), "", "## Text", "", memory.text.strip("\n"), ""]
     )
@@ -61,51 +46,34 @@ def filled(memory: Memory, text: str) -> Memory:
     Raises: InputError ARGUMENT_INVALID for a text that is no form any more.
     """
     before, now = _parse(form_of(memory)), _parse(text)
-    changed = {
-        field.name: getattr(now, field.name)
-        for field in fields(Form)
-        if getattr(now, field.name) != getattr(before, field.name)
-    }
-    return replace(memory, **changed)
+    return replace(memory, **{name: value for name, value in now.items() if value != before[name]})
 
 
-def _parse(text: str) -> Form:
+def _parse(text: str) -> dict[str, Any]:
+    """Parse the fields of a form, by their names in a memory."""
     head, sections = _sections(text.removeprefix("\ufeff").replace("\r\n", "\n"))
     titles = [line[2:].strip() for line in head if line.startswith("# ")]
     if len(titles) != 1 or not titles[0]:
         raise InputError(
             "ARGUMENT_INVALID", "the form has no title: a line that begins with `# `, and only one"
         )
-    values = {
-        field[1].lower(): field[2].strip()
-        for line in head
-        if (field := _FIELD.fullmatch(line.strip()))
-    }
-    unknown_lines = [
-        line
-        for line in head
-        if line.strip() and not line.startswith("# ") and not _FIELD.fullmatch(line.strip())
-    ]
-    if unknown_lines:
-        raise InputError(
-            "ARGUMENT_INVALID",
-            f"{unknown_lines[0].strip()[:100]!r} in the form belongs to nothing: put it below "
-            "## Text",
-        )
-    return Form(
-        titles[0],
-        values.get("subtitle", ""),
-        values.get("kind", ""),
-        values.get("project", ""),
-        tuple(
-            dict.fromkeys(
-                tag for part in values.get("tags", "").split(",") if (tag := part.strip())
+    values: dict[str, Any] = dict.fromkeys(LINES.values(), "")
+    for line in head:
+        if field := _FIELD.fullmatch(line.strip()):
+            values[LINES[field[1].capitalize()]] = field[2].strip()
+        elif line.strip() and not line.startswith("# "):
+            raise InputError(
+                "ARGUMENT_INVALID",
+                f"{line.strip()[:100]!r} in the form belongs to nothing: put it below ## Text",
             )
-        ),
-        _entries("Facts", sections),
-        _entries("Files", sections),
-        "\n".join(sections.get("Text", [])).strip("\n"),
-    )
+    tags = (tag.strip() for tag in values["concepts"].split(","))
+    return {
+        **values,
+        "title": titles[0],
+        "concepts": tuple(dict.fromkeys(tag for tag in tags if tag)),
+        **{name: _entries(label, sections) for label, name in LISTS.items()},
+        "text": "\n".join(sections.get("Text", [])).strip("\n"),
+    }
 
 
 def _sections(text: str) -> tuple[list[str], dict[str, list[str]]]:

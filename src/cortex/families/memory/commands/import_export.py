@@ -22,25 +22,13 @@ from cortex.base.types import MemoryState, Progress, ProgressCallback, Skipped
 from cortex.engine.library import Library
 from cortex.engine.store import Remembered
 from cortex.families.memory import file_import
-from cortex.families.memory.commands.options import (
-    DryFlag,
-    KindOption,
-    MatchingOption,
-    OlderOption,
-    OriginOption,
-    ProjectOption,
-    ScopeOption,
-    StateName,
-    StateOption,
-    TagOption,
-    filter_of,
-    memories,
-)
+from cortex.families.memory.commands.options import DryFlag, Selection, StateName, memories
 from cortex.families.memory.commands.render import counted
 from cortex.families.memory.export import ExportedMemory, export_of
 from cortex.families.memory.file_import import ImportedMemory
 from cortex.families.memory.selection import choose
 from cortex.families.memory.writer import ImportResult, add_all
+from cortex.toolkit.terminal.option_sets import option, with_option_sets
 from cortex.toolkit.terminal.options import JsonFlag
 from cortex.toolkit.terminal.output import print_json, progress_bar, say
 
@@ -67,30 +55,28 @@ class TakenState(StrEnum):
     EXPORTED = "exported"
 
 
+READERS = {
+    FormName.AUTO: file_import.read,
+    FormName.EXPORT: file_import.read_export,
+    FormName.MARKDOWN: file_import.read_markdown,
+}
+
+
 def import_path(
     path: Annotated[
         Path,
         typer.Argument(metavar="PATH", help="An export, a Markdown file, or a folder of them."),
     ],
     form: Annotated[
-        FormName, typer.Option("--from", help="What it is; auto: as its name says.")
+        FormName, option("--from", "What it is; auto: as its name says.")
     ] = FormName.AUTO,
     project: Annotated[
-        str,
-        typer.Option(
-            "--project",
-            metavar="NAME",
-            help="Whose they are; default: as the file says, or its folder.",
-        ),
+        str, option("--project NAME", "Whose they are; default: as the file says, or its folder.")
     ] = "",
-    scope: Annotated[
-        str, typer.Option("--scope", metavar="NAME", help="Their scope; default: their project.")
-    ] = "",
+    scope: Annotated[str, option("--scope NAME", "Their scope; default: their project.")] = "",
     state: Annotated[
         TakenState,
-        typer.Option(
-            "--state", help="What they count as; exported: as the file says, else staging."
-        ),
+        option("--state", "What they count as; exported: as the file says, else staging."),
     ] = TakenState.STAGING,
     dry_run: DryFlag = False,
     as_json: JsonFlag = False,
@@ -107,21 +93,16 @@ def import_path(
             "ARGUMENT_INVALID", f"{path} is a database, no export", suggestions=(hint,)
         )
     skipped: list[Skipped] = []
-    readers = {
-        FormName.EXPORT: file_import.read_export,
-        FormName.MARKDOWN: file_import.read_markdown,
-    }
-    brought = readers.get(form, file_import.read)(path, project=project, tell=skipped.append)
+    brought = READERS[form](path, project=project, report=skipped.append)
     with memories() as library, progress_bar(not as_json) as progress:
         taken = _store(library, _with_progress(brought, progress), state, scope, dry=dry_run)
     refused = [*taken.refused, *((file.path, file.reason) for file in skipped)]
     if as_json:
-        refused_rows = [{"title": title, "reason": reason} for title, reason in refused]
         print_json(
             {
                 "added": len(taken.added),
                 "duplicates": taken.duplicates,
-                "refused": refused_rows,
+                "refused": [{"title": title, "reason": reason} for title, reason in refused],
                 "dry_run": dry_run,
                 "memories": [] if dry_run else list(taken.added),
             }
@@ -170,40 +151,24 @@ def _print_import(
         )
 
 
+@with_option_sets
 def export_some(
-    state: StateOption = None,
-    project: ProjectOption = "",
-    scope: ScopeOption = "",
-    tag: TagOption = None,
-    kind: KindOption = "",
-    origin: OriginOption = "",
-    matching: MatchingOption = "",
-    older_than: OlderOption = "",
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Where to; default: stdout."),
-    ] = None,
+    *,
+    selection: Selection,
+    output: Annotated[Path | None, option("--output -o FILE", "Where to; default: stdout.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
     as_json: JsonFlag = False,
 ) -> int:
     """Write memories as JSON that `cortex memory import` and claude-mem read; your own and those of
     other products.
     """
-    states = state or [StateName.ALL]
-    wanted = filter_of(
-        states,
-        project=project,
-        scope=scope,
-        tag=tag,
-        kind=kind,
-        origin=origin,
-        matching=matching,
-        older_than=older_than,
-    )
+    wanted = selection.filter(StateName.ALL)
     with memories(whole=True, quiet=as_json) as library:
         rows = choose(library, wanted)[0]
         kept = [_exported(library, row) for row in reversed(rows)]
-    document = export_of(kept, at=int(time.time() * 1000), query=matching, project=project)
+    document = export_of(
+        kept, at=int(time.time() * 1000), query=wanted.matching, project=wanted.project
+    )
     if output is None:
         print_json(document)
         return 0

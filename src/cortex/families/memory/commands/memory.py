@@ -26,27 +26,22 @@ from cortex.engine.store import Remembered
 from cortex.families.memory.commands import curate, edit, import_export
 from cortex.families.memory.commands.options import (
     IdArgument,
-    KindOption,
-    MatchingOption,
     NewState,
-    OlderOption,
-    OriginOption,
     ProjectOption,
     ScopeOption,
+    Selection,
     StateName,
-    StateOption,
     TagOption,
     citations_of,
-    filter_of,
     memories,
 )
 from cortex.families.memory.commands.render import (
-    Whole,
+    MemoryDetails,
+    details_json,
     row_json,
+    say_details,
     say_marks,
     say_rows,
-    say_whole,
-    whole_json,
 )
 from cortex.families.memory.databases import (
     MemoryDatabase,
@@ -58,11 +53,12 @@ from cortex.families.memory.databases import (
 )
 from cortex.families.memory.ids import display_id
 from cortex.families.memory.search import MemoryQuery, find, sources_of
-from cortex.families.memory.selection import choose, find_by_id_or_prefix, named
+from cortex.families.memory.selection import Filter, choose, find_by_id_or_prefix, named
 from cortex.families.memory.session_context import session_of
 from cortex.families.memory.staleness import changes_in
 from cortex.families.memory.tools.render import Paths, scope_rows
 from cortex.families.memory.writer import WriteResult, add
+from cortex.toolkit.terminal.option_sets import option, with_option_sets
 from cortex.toolkit.terminal.options import JsonFlag, read_text
 from cortex.toolkit.terminal.output import print_json, say
 from cortex.toolkit.terminal.prompts import decide
@@ -97,54 +93,31 @@ class MemoryModeName(StrEnum):
 @app.command("add")
 def add_one(
     title: Annotated[str, typer.Argument(metavar="TITLE", help="What was learnt, in one line.")],
-    subtitle: Annotated[
-        str, typer.Option("--subtitle", metavar="TEXT", help="A second line.")
-    ] = "",
+    subtitle: Annotated[str, option("--subtitle TEXT", "A second line.")] = "",
     fact: Annotated[
-        list[str] | None,
-        typer.Option("--fact", metavar="TEXT", help="Something that is so; may be repeated."),
+        list[str] | None, option("--fact TEXT", "Something that is so; may be repeated.")
     ] = None,
     tag: Annotated[
-        list[str] | None,
-        typer.Option("--tag", metavar="TAG", help="What it is about; may be repeated."),
+        list[str] | None, option("--tag TAG", "What it is about; may be repeated.")
     ] = None,
     file: Annotated[
-        list[str] | None,
-        typer.Option("--file", metavar="PATH", help="A file that it is about; may be repeated."),
+        list[str] | None, option("--file PATH", "A file that it is about; may be repeated.")
     ] = None,
     citation: Annotated[
         list[str] | None,
-        typer.Option(
-            "--cite",
-            metavar="PATH[#SYMBOL]",
-            help="Code that it speaks of: answers say when it has changed.",
-        ),
+        option("--cite PATH[#SYMBOL]", "Code that it speaks of: answers say when it has changed."),
     ] = None,
-    text: Annotated[
-        str, typer.Option("--text", metavar="TEXT", help="The whole story; -: from stdin.")
-    ] = "",
+    text: Annotated[str, option("--text TEXT", "The whole story; -: from stdin.")] = "",
     project: Annotated[
-        str | None,
-        typer.Option("--project", metavar="NAME", help="Whose it is; default: the project here."),
+        str | None, option("--project NAME", "Whose it is; default: the project here.")
     ] = None,
-    scope: Annotated[
-        str, typer.Option("--scope", metavar="NAME", help="Its scope; default: its project.")
-    ] = "",
-    kind: Annotated[
-        str, typer.Option("--kind", metavar="KIND", help="Such as decision, gotcha, bugfix.")
-    ] = "",
-    session: Annotated[
-        str, typer.Option("--session", metavar="ID", help="The session that it comes from.")
-    ] = "",
+    scope: Annotated[str, option("--scope NAME", "Its scope; default: its project.")] = "",
+    kind: Annotated[str, option("--kind KIND", "Such as decision, gotcha, bugfix.")] = "",
+    session: Annotated[str, option("--session ID", "The session that it comes from.")] = "",
     supersedes: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--supersedes", metavar="ID", help="What it takes the place of; may be repeated."
-        ),
+        list[str] | None, option("--supersedes ID", "What it takes the place of; may be repeated.")
     ] = None,
-    state: Annotated[
-        NewState, typer.Option("--state", help="What it counts as.")
-    ] = NewState.APPROVED,
+    state: Annotated[NewState, option("--state", "What it counts as.")] = NewState.APPROVED,
     as_json: JsonFlag = False,
 ) -> int:
     """Write down what was learnt; it is found at once."""
@@ -153,19 +126,14 @@ def add_one(
     body = read_text(text)
     with memories() as library:
         cited = citations_of(library, folder, citation or ())
-        files = dict.fromkeys(
-            (
-                *(_project_path(current_project, folder, path) for path in file or ()),
-                *(target.path for target in cited),
-            )
-        )
+        files = [_project_path(current_project, folder, path) for path in file or ()]
         memory = Memory(
             "",
             title,
             subtitle=subtitle.strip(),
             facts=tuple(entry.strip() for entry in fact or () if entry.strip()),
             concepts=tuple(dict.fromkeys(entry.strip() for entry in tag or () if entry.strip())),
-            files=tuple(files),
+            files=tuple(dict.fromkeys((*files, *(target.path for target in cited)))),
             text=body,
             project=current_project.name if project is None else project.strip(),
             session=session,
@@ -173,18 +141,13 @@ def add_one(
             provenance="person",
         )
         superseded = named(library, supersedes or ())
-        if superseded or MemoryState(state) is MemoryState.PROMOTED:
+        initial = MemoryState(state)
+        if superseded or initial is MemoryState.PROMOTED:
             replaced = [f"in place of “{record.memory.title}”" for record in superseded]
-            decide(
-                library.settings, "judge_memory", "\n".join([memory.title, *replaced, "Add it?"])
-            )
+            question = "\n".join([memory.title, *replaced, "Add it?"])
+            decide(library.settings, "judge_memory", question)
         done = add(
-            library,
-            memory,
-            state=MemoryState(state),
-            scope=scope,
-            supersedes=superseded,
-            citations=cited,
+            library, memory, state=initial, scope=scope, supersedes=superseded, citations=cited
         )
         present = databases(library.settings)
     _print_added(done, memory, superseded, present, as_json=as_json)
@@ -237,29 +200,15 @@ def _project_path(project: Project, folder: Path, path: str) -> str:
 
 
 @app.command("list")
+@with_option_sets
 def list_memories(
-    state: StateOption = None,
-    project: ProjectOption = "",
-    scope: ScopeOption = "",
-    tag: TagOption = None,
-    kind: KindOption = "",
-    origin: OriginOption = "",
-    matching: MatchingOption = "",
-    older_than: OlderOption = "",
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, metavar="N", help="How many.")] = 30,
+    *,
+    selection: Selection,
+    limit: Annotated[int, option("--limit -n N", "How many.", min=1)] = 30,
     as_json: JsonFlag = False,
 ) -> int:
     """List memories, newest first."""
-    wanted = filter_of(
-        state or [StateName.ALL],
-        project=project,
-        scope=scope,
-        tag=tag,
-        kind=kind,
-        origin=origin,
-        matching=matching,
-        older_than=older_than,
-    )
+    wanted = selection.filter(StateName.ALL)
     with memories() as library:
         rows, total = choose(library, wanted, limit)
         present, uncurated = databases(library.settings), library.settings.memory.uncurated
@@ -269,12 +218,8 @@ def list_memories(
         )
         return 0
     if not rows:
-        say(
-            "nothing found"
-            if state or wanted != filter_of([StateName.ALL])
-            else _no_memories_text(library),
-            error=True,
-        )
+        is_filtered = selection.state or wanted != Filter()
+        say("nothing found" if is_filtered else _no_memories_text(library), error=True)
     say_rows(rows, present)
     say_marks(rows, uncurated)
     if total > len(rows):
@@ -298,7 +243,7 @@ def show(memory_id: IdArgument, as_json: JsonFlag = False) -> int:
     with memories() as library:
         record = find_by_id_or_prefix(library, memory_id)
         present = databases(library.settings)
-        whole = Whole(
+        details = MemoryDetails(
             record,
             present,
             library.settings.memory.uncurated,
@@ -310,9 +255,9 @@ def show(memory_id: IdArgument, as_json: JsonFlag = False) -> int:
             tuple(library.store.memories.decisions(HISTORY, record.ref)),
         )
     if as_json:
-        print_json(whole_json(whole))
+        print_json(details_json(details))
     else:
-        say_whole(whole)
+        say_details(details)
     return 0
 
 
@@ -330,15 +275,10 @@ def search(
     project: ProjectOption = "",
     scope: ScopeOption = "",
     status: Annotated[
-        StatusName,
-        typer.Option("--status", help="What may answer; all: approved ones and those in staging."),
+        StatusName, option("--status", "What may answer; all: approved ones and those in staging.")
     ] = StatusName.APPROVED,
-    limit: Annotated[
-        int, typer.Option("--limit", "-n", min=1, max=200, metavar="N", help="How many results.")
-    ] = 10,
-    mode: Annotated[
-        MemoryModeName, typer.Option("--mode", help="How to search.")
-    ] = MemoryModeName.HYBRID,
+    limit: Annotated[int, option("--limit -n N", "How many results.", min=1, max=200)] = 10,
+    mode: Annotated[MemoryModeName, option("--mode", "How to search.")] = MemoryModeName.HYBRID,
     as_json: JsonFlag = False,
 ) -> int:
     """Search the memories, as the tool query_memories does."""
@@ -352,14 +292,14 @@ def search(
         results = find(library, request)
         present, uncurated = results.present, library.settings.memory.uncurated
         changes_of = changes_in(library)
-        stale = [changes_of(hit.one) for hit in results.hits]
+        stale = [changes_of(hit.record) for hit in results.hits]
         nothing = "nothing found" if has_memories(library.settings) else _no_memories_text(library)
     for note in results.notes:
         say(f"note: {note}", error=True)
     if as_json:
         rows = [
             {
-                **row_json(hit.one, present, uncurated),
+                **row_json(hit.record, present, uncurated),
                 "relevance": hit.relevance,
                 "maybe_stale": list(changes),
             }
@@ -369,7 +309,7 @@ def search(
         return 0
     if not results.hits:
         say(nothing, error=True)
-    rows = [hit.one for hit in results.hits]
+    rows = [hit.record for hit in results.hits]
     say_rows(rows, present, stale=stale)
     say_marks(rows, uncurated)
     return 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -22,6 +23,7 @@ from cortex.families.memory.background import tend
 from cortex.families.memory.mirror import copied, is_due, sync
 from cortex.families.memory.selection import Filter, choose, named
 from cortex.toolkit.terminal.library import open_library
+from cortex.toolkit.terminal.option_sets import option
 from cortex.toolkit.terminal.output import progress_bar, say
 from cortex.toolkit.terminal.workspace import from_root
 
@@ -59,46 +61,58 @@ IdsArgument = Annotated[
 IdArgument = Annotated[
     str, typer.Argument(metavar="ID", help="Its id, or the beginning of one of your own.")
 ]
-StateOption = Annotated[
-    list[StateName] | None,
-    typer.Option(
-        "--state",
-        help="Only in this state; all: those that are found, any: rejected and superseded ones, "
-        "too; may be repeated.",
-    ),
-]
-ProjectOption = Annotated[
-    str, typer.Option("--project", metavar="NAME", help="Only of this project.")
-]
-ScopeOption = Annotated[str, typer.Option("--scope", metavar="NAME", help="Only of this scope.")]
+ProjectOption = Annotated[str, option("--project NAME", "Only of this project.")]
+ScopeOption = Annotated[str, option("--scope NAME", "Only of this scope.")]
 TagOption = Annotated[
-    list[str] | None,
-    typer.Option("--tag", metavar="TAG", help="Only with this tag; of several all must be there."),
-]
-KindOption = Annotated[
-    str, typer.Option("--kind", metavar="KIND", help="Only of this kind, such as decision.")
-]
-OriginOption = Annotated[
-    str,
-    typer.Option(
-        "--origin", metavar="FILE", help="Only those of this database; own: those written here."
-    ),
-]
-MatchingOption = Annotated[
-    str,
-    typer.Option(
-        "--matching", metavar="WORDS", help="Only those that hold every one of these words."
-    ),
-]
-OlderOption = Annotated[
-    str,
-    typer.Option(
-        "--older-than", metavar="AGE", help="Only those older than, for example, 30d, 8w or 1y."
-    ),
+    list[str] | None, option("--tag TAG", "Only with this tag; of several all must be there.")
 ]
 AllFlag = Annotated[bool, typer.Option("--all", help="Every memory that the other options leave.")]
 DryFlag = Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")]
-ReasonOption = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for the log.")]
+ReasonOption = Annotated[str, option("--reason TEXT", "Why, for the log.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Options that filter memories."""
+
+    state: Annotated[
+        list[StateName] | None,
+        option(
+            "--state",
+            "Only in this state; all: those that are found, any: rejected and superseded ones, "
+            "too; may be repeated.",
+        ),
+    ] = None
+    project: ProjectOption = ""
+    scope: ScopeOption = ""
+    tag: TagOption = None
+    kind: Annotated[str, option("--kind KIND", "Only of this kind, such as decision.")] = ""
+    origin: Annotated[
+        str, option("--origin FILE", "Only those of this database; own: those written here.")
+    ] = ""
+    matching: Annotated[
+        str, option("--matching WORDS", "Only those that hold every one of these words.")
+    ] = ""
+    older_than: Annotated[
+        str, option("--older-than AGE", "Only those older than, for example, 30d, 8w or 1y.")
+    ] = ""
+
+    def filter(self, *default: StateName) -> Filter:
+        """Build the filter; without --state it selects the `default` states.
+
+        Raises: InputError ARGUMENT_INVALID.
+        """
+        age = seconds_of(self.older_than) if self.older_than else 0
+        return Filter(
+            tuple(state.value for state in self.state or default),
+            self.project,
+            self.scope,
+            tuple(self.tag or ()),
+            self.kind,
+            self.origin,
+            self.matching,
+            max(1, int((time.time() - age) * 1000)) if self.older_than else 0,
+        )
 
 
 @contextmanager
@@ -121,11 +135,8 @@ def memories(*, tell: bool = True, whole: bool = False, quiet: bool = False) -> 
             for problem in state.problems:
                 say(f"warning: {problem}", error=True)
             if state.left and state.rows:
-                say(
-                    f"note: up to {state.left:,} of {state.rows:,} rows of other products are "
-                    "not read yet",
-                    error=True,
-                )
+                left = f"up to {state.left:,} of {state.rows:,} rows"
+                say(f"note: {left} of other products are not read yet", error=True)
             elif state.left or (not state.problems and is_due(library)):
                 say("note: what other products wrote last is not read yet", error=True)
         yield library
@@ -143,23 +154,6 @@ def _await_whole(library: Library, *, quiet: bool) -> None:
                 left, since = state.left, time.monotonic()
 
 
-def filter_of(
-    states: Sequence[StateName],
-    *,
-    project: str = "",
-    scope: str = "",
-    tag: Sequence[str] | None = None,
-    kind: str = "",
-    origin: str = "",
-    matching: str = "",
-    older_than: str = "",
-) -> Filter:
-    """Build the filter from the options."""
-    before = max(1, int((time.time() - seconds_of(older_than)) * 1000)) if older_than else 0
-    names = tuple(state.value for state in states)
-    return Filter(names, project, scope, tuple(tag or ()), kind, origin, matching, before)
-
-
 def chosen_by(
     library: Library,
     ids: Sequence[str] | None,
@@ -170,7 +164,7 @@ def chosen_by(
 ) -> list[Remembered]:
     """Select memories by ids or by filters.
 
-    `default` is the value of `wanted` without any filter option.
+    `default` is the filter of a command without any filter option.
 
     Raises: InputError ARGUMENT_INVALID, MEMORY_UNKNOWN or MEMORY_AMBIGUOUS.
     """

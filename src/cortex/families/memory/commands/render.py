@@ -12,6 +12,7 @@ from cortex.base.types import Citation, MemoryState
 from cortex.engine.store import OWN, Decision, Remembered
 from cortex.families.memory.adapters.claude_mem import Session
 from cortex.families.memory.databases import MemoryDatabase
+from cortex.families.memory.fields import CONTENT, values_of
 from cortex.families.memory.ids import display_id
 from cortex.families.memory.writer import PERSON
 from cortex.toolkit.terminal.output import cut_to, moment, padded, say, width_of
@@ -31,10 +32,10 @@ MIN_TITLE = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Whole:
+class MemoryDetails:
     """Memory with everything that is known about it."""
 
-    one: Remembered
+    record: Remembered
     present: tuple[MemoryDatabase, ...]
     uncurated: str
     session: Session | None
@@ -53,17 +54,9 @@ def row_json(
     memory, judgement = record.memory, record.judgement
     return {
         "id": display_id(record, present),
-        "title": memory.title,
-        "subtitle": memory.subtitle,
-        "facts": list(memory.facts),
-        "concepts": list(memory.concepts),
-        "files": list(memory.files),
-        "text": memory.text,
-        "kind": memory.kind,
-        "project": memory.project,
+        **values_of(memory, (*CONTENT, "files", "text", "kind", "project")),
         "scope": record.scope,
-        "session": memory.session,
-        "date": memory.date,
+        **values_of(memory, ("session", "date")),
         "created_at": moment(memory.created),
         "provenance": memory.provenance,
         "origin": record.origin or "own",
@@ -75,11 +68,11 @@ def row_json(
     }
 
 
-def whole_json(whole: Whole) -> dict[str, object]:
+def details_json(details: MemoryDetails) -> dict[str, object]:
     """Memory as JSON, with citations, session and history."""
-    session = whole.session
+    session = details.session
     return {
-        **row_json(whole.one, whole.present, whole.uncurated),
+        **row_json(details.record, details.present, details.uncurated),
         "citations": [
             {
                 "path": citation.path,
@@ -88,13 +81,13 @@ def whole_json(whole: Whole) -> dict[str, object]:
                 "commit": citation.commit,
                 "changed": changed,
             }
-            for citation, changed in whole.citations
+            for citation, changed in details.citations
         ],
-        "maybe_stale": [changed for _, changed in whole.citations if changed],
+        "maybe_stale": [changed for _, changed in details.citations if changed],
         "session_context": {"title": session.title, "overview": session.overview}
         if session
         else None,
-        "history": [decision_json(decision) for decision in whole.history],
+        "history": [decision_json(decision) for decision in details.history],
     }
 
 
@@ -119,23 +112,18 @@ def say_rows(
     present: Sequence[MemoryDatabase],
     *,
     stale: Sequence[Sequence[str]] = (),
-    error: bool = False,
 ) -> None:
     """Print one line for each memory, fitted to the terminal, with changes in cited code below."""
     ids = [cut_to(display_id(row, present), MAX_ID) for row in rows]
     kinds = [cut_to(row.memory.kind, MAX_KIND) for row in rows]
     projects = [cut_to(row.memory.project, MAX_PROJECT) for row in rows]
     widths = [max(map(width_of, column), default=0) for column in (ids, kinds, projects)]
-    stream = sys.stderr if error else sys.stdout
-    room = shutil.get_terminal_size().columns if stream.isatty() else 0
+    room = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
     for index, (row, memory_id, kind, project) in enumerate(
         zip(rows, ids, kinds, projects, strict=True)
     ):
-        cells = [
-            padded(memory_id, widths[0]),
-            padded((moment(row.memory.created) or row.memory.date)[:10], 10),
-            MARKS[standing(row)],
-        ]
+        date = padded((moment(row.memory.created) or row.memory.date)[:10], 10)
+        cells = [padded(memory_id, widths[0]), date, MARKS[standing(row)]]
         cells += [
             padded(cell, width)
             for cell, width in ((kind, widths[1]), (project, widths[2]))
@@ -143,13 +131,10 @@ def say_rows(
         ]
         prefix = " ".join(cells)
         title = " ".join(row.memory.title.split())
-        say(
-            f"{prefix} "
-            f"{cut_to(title, max(MIN_TITLE, room - width_of(prefix) - 1)) if room else title}",
-            error=error,
-        )
+        title = cut_to(title, max(MIN_TITLE, room - width_of(prefix) - 1)) if room else title
+        say(f"{prefix} {title}")
         for change in stale[index] if stale else ():
-            say(f"  maybe stale: {change}", error=error)
+            say(f"  maybe stale: {change}")
 
 
 def say_marks(rows: Sequence[Remembered], uncurated: str) -> None:
@@ -164,14 +149,14 @@ def say_marks(rows: Sequence[Remembered], uncurated: str) -> None:
         say(f"marks: {', '.join(parts)}", error=True)
 
 
-def say_whole(whole: Whole) -> None:
+def say_details(details: MemoryDetails) -> None:
     """Print a complete memory."""
-    record, memory = whole.one, whole.one.memory
+    record, memory = details.record, details.record.memory
     say(memory.title)
     if memory.subtitle:
         say(memory.subtitle)
     say("")
-    for label, value in _fields(whole):
+    for label, value in _fields(details):
         if value:
             say(f"{label + ':':<10}{value}")
     if memory.facts:
@@ -182,16 +167,16 @@ def say_whole(whole: Whole) -> None:
     if memory.text and memory.text.strip() != memory.title:
         say("")
         say(memory.text, lines=True)
-    if whole.citations:
+    if details.citations:
         say("")
         say("Cites:")
-        for cited, changed in whole.citations:
+        for cited, changed in details.citations:
             symbol = f"#{cited.symbol}" if cited.symbol else ""
             say(f"  {cited.path}{symbol}: {f'maybe stale: {changed}' if changed else 'as it was'}")
-    if whole.history:
+    if details.history:
         say("")
         say("History:")
-        for decision in whole.history:
+        for decision in details.history:
             say(f"  {decision_line(decision)}")
     if record.origin != OWN:
         say("")
@@ -201,21 +186,15 @@ def say_whole(whole: Whole) -> None:
         )
 
 
-def _fields(whole: Whole) -> list[tuple[str, str]]:
-    record, memory, judgement = whole.one, whole.one.memory, whole.one.judgement
-    state = (
-        record.state.value
-        if record.state
-        else f"nobody has judged it, it counts as {whole.uncurated}"
-    )
-    reviewed = (
-        f", by {judgement.actor} at {rfc3339(judgement.at)}"
-        if judgement and is_curated(record)
-        else ""
-    )
-    session = whole.session.title if whole.session else ""
+def _fields(details: MemoryDetails) -> list[tuple[str, str]]:
+    record, memory, judgement = details.record, details.record.memory, details.record.judgement
+    state = record.state.value if record.state else f"not judged, it counts as {details.uncurated}"
+    reviewed = ""
+    if judgement and is_curated(record):
+        reviewed = f", by {judgement.actor} at {rfc3339(judgement.at)}"
+    session = details.session.title if details.session else ""
     return [
-        ("ID", display_id(record, whole.present)),
+        ("ID", display_id(record, details.present)),
         ("State", state + reviewed),
         ("Replaced", f"by {judgement.successor}" if judgement and judgement.successor else ""),
         ("Kind", memory.kind),
@@ -234,11 +213,8 @@ def _fields(whole: Whole) -> list[tuple[str, str]]:
 
 def decision_line(decision: Decision, about: str = "") -> str:
     """Line of the audit log: action, subject, states, actor unless a person, and reason."""
-    states = (
-        ""
-        if decision.before == decision.after
-        else f"{decision.before or 'unjudged'} → {decision.after or 'unjudged'}"
-    )
+    states = f"{decision.before or 'unjudged'} → {decision.after or 'unjudged'}"
+    states = "" if decision.before == decision.after else states
     states = decision.after if decision.action == "add" else states
     by = "" if decision.actor == PERSON else f"by {decision.actor}"
     undone = "undone" if decision.undone and decision.action not in ("undo", "delete") else ""

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
 from cortex.base.settings import Settings
 from cortex.engine.pool import EnginePool
-from cortex.engine.search.federated import SearchTarget
 from cortex.families.memory.tools.definitions import TOOLS
 from cortex.families.memory.tools.render import error_text
 from cortex.families.memory.tools.search_target import place_of
-from cortex.families.memory.tools.session import Recall
+from cortex.families.memory.tools.session import MemorySession
 from cortex.toolkit import instructions
 from cortex.toolkit.tool import Family
 
-__all__ = ["TOOLS", "Recall", "open_family"]
+__all__ = ["TOOLS", "MemorySession", "open_family"]
 
 
 def open_family(settings: Settings, engines: EnginePool, folder: Path, scope: str) -> Family:
     """Open the family for a client that works in `folder`."""
-    context = Recall(settings, engines, folder, scope)
+    context = MemorySession(settings, engines, folder, scope)
     context.start()
     return Family(
         name="memory",
@@ -31,11 +28,5 @@ def open_family(settings: Settings, engines: EnginePool, folder: Path, scope: st
         tools=TOOLS,
         render_error=error_text,
         close=context.close,
-        places=partial(_places, context),
+        places=partial(context.places, lambda library: [place_of(library)]),
     )
-
-
-@contextmanager
-def _places(context: Recall) -> Iterator[list[SearchTarget]]:
-    with context.open() as library:
-        yield [place_of(library)]

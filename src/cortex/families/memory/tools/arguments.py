@@ -5,16 +5,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
 from pydantic import Field
 
-from cortex.toolkit.tool import Arguments, Whole
-
-Budget = Annotated[
-    Whole | None,
-    Field(description="Most tokens that the answer may cost (characters / 4)", ge=1, le=100_000),
-]
+from cortex.toolkit.tool import Arguments, Budget, Cursor, Whole
 
 
 class QueryMemories(Arguments):
@@ -37,9 +32,7 @@ class QueryMemories(Arguments):
     )
     limit: Whole = Field(default=10, description="Max results (default: 10, max: 50)", ge=1, le=50)
     budget: Budget = None
-    cursor: Annotated[
-        str | None, Field(description="Where to go on, from the end of an earlier answer")
-    ] = None
+    cursor: Cursor = None
 
 
 class GetMemory(Arguments):

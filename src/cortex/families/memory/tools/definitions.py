@@ -6,7 +6,6 @@ Rendering is in render.py, arguments are in arguments.py.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -28,7 +27,7 @@ from cortex.families.memory.staleness import changes_in
 from cortex.families.memory.states import name_of
 from cortex.families.memory.tools import render
 from cortex.families.memory.tools.arguments import GetContext, GetMemory, ListScopes, QueryMemories
-from cortex.families.memory.tools.session import Recall
+from cortex.families.memory.tools.session import MemorySession
 from cortex.toolkit.pagination import check_budget, make_cursor, read_cursor
 from cortex.toolkit.tool import Answer, Call, Tool
 
@@ -40,7 +39,7 @@ MEMORY_BUDGET = 4_000
 COUNT_SECONDS = 2.0
 
 
-def query_memories(context: Recall, arguments: QueryMemories, call: Call) -> Answer:
+def query_memories(context: MemorySession, arguments: QueryMemories, call: Call) -> Answer:
     """Search memories."""
     budget = check_budget(arguments.budget, QUERY_BUDGET)
     key = repr(
@@ -71,7 +70,7 @@ def query_memories(context: Recall, arguments: QueryMemories, call: Call) -> Ans
     return Answer(text, meta=meta, hits=results.total)
 
 
-def get_memory(context: Recall, arguments: GetMemory, call: Call) -> Answer:
+def get_memory(context: MemorySession, arguments: GetMemory, call: Call) -> Answer:
     """Return a complete memory."""
     budget = check_budget(arguments.budget, MEMORY_BUDGET)
     with context.open() as library:
@@ -86,7 +85,7 @@ def get_memory(context: Recall, arguments: GetMemory, call: Call) -> Answer:
         )
 
 
-def list_scopes(context: Recall, arguments: ListScopes, call: Call) -> Answer:
+def list_scopes(context: MemorySession, arguments: ListScopes, call: Call) -> Answer:
     """List the scopes."""
     with context.open() as library:
         folders = scope_folders(library.settings)
@@ -109,7 +108,7 @@ def list_scopes(context: Recall, arguments: ListScopes, call: Call) -> Answer:
     )
 
 
-def get_context(context: Recall, arguments: GetContext, call: Call) -> Answer:
+def get_context(context: MemorySession, arguments: GetContext, call: Call) -> Answer:
     """Return the context of a project."""
     budget = check_budget(arguments.budget, CONTEXT_BUDGET)
     folder = (
@@ -150,11 +149,7 @@ def _missing(library: Library) -> Answer:
     return Answer(render.missing_text(searched_places(library.settings)), failed=True, error=error)
 
 
-def _tool(
-    name: str, title: str, description: str, arguments: type, run: Callable[..., Answer]
-) -> Tool:
-    return Tool("memory", name, title, description, arguments, run, writes=False, idempotent=True)
-
+_tool = partial(Tool, "memory", writes=False, idempotent=True)
 
 TOOLS = (
     _tool(

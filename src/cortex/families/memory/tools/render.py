@@ -5,9 +5,8 @@ The first results are complete; those that don't fit become short rows, to be op
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,10 +16,11 @@ from cortex.base.types import MemoryState
 from cortex.engine.store import Remembered, ScopeCount
 from cortex.families.memory.adapters.claude_mem import Session
 from cortex.families.memory.databases import MemoryDatabase
+from cortex.families.memory.fields import CONTENT, values_of
 from cortex.families.memory.ids import display_id
 from cortex.families.memory.search import MemoryHit, MemoryResults
 from cortex.families.memory.session_context import SessionContext
-from cortex.toolkit.pagination import too_small
+from cortex.toolkit.pagination import dump, take_fitting, too_small
 
 SUGGESTIONS = (
     "Try broader search terms",
@@ -39,22 +39,17 @@ MIN_TITLE, MAX_NOTE = 60, 600
 MAX_SCOPES, SCOPES_BUDGET = 100, 4_000
 # Characters for the keys of a context's parts and for the omission note.
 CONTEXT_KEYS = 200
+# Fields of a memory in the order in which they are cut to fit a budget.
+CUT_ORDER = (
+    *("text", "facts", "files", "concepts", "session_context", "subtitle", "maybe_stale"),
+    *("title", "session", "kind", "scope", "project"),
+)
 # Display name of a scope without a name.
 UNNAMED = "unnamed"
 
 Row = dict[str, object]
 # Function that lists the changes in the code that a memory cites.
 Stale = Callable[[Remembered], Sequence[str]]
-
-
-def dumped(answer: Mapping[str, object]) -> str:
-    """Compact JSON of an answer."""
-    return dumped_part(answer)
-
-
-def dumped_part(part: object) -> str:
-    """Compact JSON of a part of an answer."""
-    return json.dumps(part, ensure_ascii=False, separators=(",", ":"))
 
 
 def error_text(error: CortexError) -> str:
@@ -64,12 +59,12 @@ def error_text(error: CortexError) -> str:
         "message": error.message,
         "suggestions": list(dict.fromkeys(error.suggestions)),
     }
-    return dumped({**answer, **({"context": error.context} if error.context else {})})
+    return dump({**answer, **({"context": error.context} if error.context else {})})
 
 
 def missing_text(places: Sequence[Path]) -> str:
     """Answer for a missing memory database, with the paths that were searched."""
-    return dumped(
+    return dump(
         {
             "error": "Memory database not found",
             "message": "Run claude-mem to start capturing memories",
@@ -86,26 +81,26 @@ def found_text(
     """Render a page of search results."""
     notes = _notes(results.notes, budget)
     if not results.hits:
-        return dumped({"results": [], "suggestions": list(SUGGESTIONS), **notes})
+        return dump({"results": [], "suggestions": list(SUGGESTIONS), **notes})
     room = budget * TOKEN_CHARACTERS - len(
-        dumped({"results": [], "total": results.total, "next_cursor": "x" * 40, **notes})
+        dump({"results": [], "total": results.total, "next_cursor": "x" * 40, **notes})
     )
     rows: list[Row] = []
     for index, hit in enumerate(results.hits):
         left = len(results.hits) - index - 1
-        row = result_row(hit, results.present, stale(hit.one))
+        row = result_row(hit, results.present, stale(hit.record))
         # Reserve room for a short row of each remaining hit.
-        if len(dumped(row)) + 1 > room - left * 60:
-            row = short_row(hit.one, results.present, shown=hit.shown)
+        if len(dump(row)) + 1 > room - left * 60:
+            row = short_row(hit.record, results.present, shown=hit.shown)
             row["more"] = "get_memory"
         # The first hit is always included.
-        if len(dumped(row)) + 1 > room and not rows:
+        if len(dump(row)) + 1 > room and not rows:
             row = {
                 "id": row["id"],
-                "title": _cut(hit.one.memory.title, MIN_TITLE),
+                "title": _cut(hit.record.memory.title, MIN_TITLE),
                 "more": "get_memory",
             }
-        size = len(dumped(row)) + 1
+        size = len(dump(row)) + 1
         if size > room:
             if rows:
                 break
@@ -115,24 +110,19 @@ def found_text(
     answer: Row = {"results": rows, "total": results.total, **notes}
     if offset + len(rows) < results.total:
         answer["next_cursor"] = cursor(offset + len(rows))
-    return dumped(answer)
+    return dump(answer)
 
 
 def result_row(hit: MemoryHit, present: Sequence[MemoryDatabase], changes: Sequence[str]) -> Row:
     """Complete row of a search result."""
-    memory = hit.one.memory
+    memory = hit.record.memory
+    facts = memory.facts or _text_as_fact(memory.text, memory.title)
     row: Row = {
-        "id": display_id(hit.one, present),
-        "title": memory.title,
-        "subtitle": memory.subtitle,
-        "facts": [
-            _cut(fact, MAX_FACT)
-            for fact in (memory.facts or _text_as_fact(memory.text, memory.title))[:MAX_FACTS]
-        ],
-        "concepts": list(memory.concepts),
-        "project": memory.project,
+        "id": display_id(hit.record, present),
+        **values_of(memory, (*CONTENT, "project")),
+        "facts": [_cut(fact, MAX_FACT) for fact in facts[:MAX_FACTS]],
         "created_at": rfc3339(memory.created / 1000),
-        **_standing(hit.one, hit.shown),
+        **_standing(hit.record, hit.shown),
     }
     return {**row, "maybe_stale": list(changes)} if changes else row
 
@@ -162,14 +152,7 @@ def memory_text(
     memory = record.memory
     row: Row = {
         "id": display_id(record, present),
-        "title": memory.title,
-        "subtitle": memory.subtitle,
-        "facts": list(memory.facts),
-        "concepts": list(memory.concepts),
-        "files": list(memory.files),
-        "project": memory.project,
-        "session": memory.session,
-        "date": memory.date,
+        **values_of(memory, (*CONTENT, "files", "project", "session", "date")),
         "created_at": rfc3339(memory.created / 1000),
     }
     optional: Row = {
@@ -184,7 +167,7 @@ def memory_text(
         "session_context": _session_context(session),
     }
     row |= {key: value for key, value in optional.items() if value not in ("", [], None)}
-    return dumped(_fitted(row, budget * TOKEN_CHARACTERS))
+    return dump(_fitted(row, budget * TOKEN_CHARACTERS))
 
 
 def _fitted(row: Row, room: int) -> Row:
@@ -192,21 +175,11 @@ def _fitted(row: Row, room: int) -> Row:
 
     The text is cut first, then lists from their ends, the session context, and finally names.
     """
-    if len(dumped(row)) <= room:
+    if len(dump(row)) <= room:
         return row
     row = {**row, "truncated": True}
-    long = (
-        "text",
-        "facts",
-        "files",
-        "concepts",
-        "session_context",
-        "subtitle",
-        "maybe_stale",
-        "title",
-    )
-    for name in (*long, "session", "kind", "scope", "project"):
-        over = len(dumped(row)) - room
+    for name in CUT_ORDER:
+        over = len(dump(row)) - room
         whole = row.get(name)
         if over <= 0:
             break
@@ -215,12 +188,12 @@ def _fitted(row: Row, room: int) -> Row:
         elif isinstance(whole, list):
             kept = list(whole)
             while kept and over > 0:
-                over -= len(dumped_part(kept.pop())) + 1
+                over -= len(dump(kept.pop())) + 1
             row[name] = kept
         elif whole:
             del row[name]
-    if len(dumped(row)) > room:
-        raise too_small(len(dumped(row)))
+    if len(dump(row)) > room:
+        raise too_small(len(dump(row)))
     return row
 
 
@@ -243,7 +216,7 @@ def scopes_text(
             *notes,
         )
         rows = sorted(rows, key=lambda row: str(row["last_updated"]), reverse=True)[:MAX_SCOPES]
-    return dumped({"scopes": rows, "current_scope": current, **_notes(notes, SCOPES_BUDGET)})
+    return dump({"scopes": rows, "current_scope": current, **_notes(notes, SCOPES_BUDGET)})
 
 
 def scope_rows(
@@ -255,21 +228,13 @@ def scope_rows(
     Empty scope folders are included.
     """
     scopes: dict[str, list[ScopeCount]] = {}
-    for count in (
-        *counts,
-        *(
-            ScopeCount(database.scope, database.origin, 0, 0)
-            for database in present
-            if database.scope
-        ),
-    ):
+    empty = (ScopeCount(folder.scope, folder.origin, 0, 0) for folder in present if folder.scope)
+    for count in (*counts, *empty):
         scopes.setdefault((count.scope or UNNAMED).casefold(), []).append(count)
     rows: list[Row] = []
     for _, parts in sorted(scopes.items()):
-        largest, newest = (
-            max(parts, key=lambda part: part.count),
-            max(part.newest for part in parts),
-        )
+        largest = max(parts, key=lambda part: part.count)
+        newest = max(part.newest for part in parts)
         rows.append(
             {
                 "name": largest.scope or UNNAMED,
@@ -286,35 +251,28 @@ def context_text(context: SessionContext, budget: int) -> str:
     name, path = _cut(context.project.name, MAX_TITLE), _cut(str(context.project.path), budget)
     answer: Row = {"project": {"name": name, "path": path}}
     notes = _notes(context.notes, budget)
-    room = budget * TOKEN_CHARACTERS - len(dumped({**answer, **notes})) - CONTEXT_KEYS
+    room = budget * TOKEN_CHARACTERS - len(dump({**answer, **notes})) - CONTEXT_KEYS
     left_off: dict[str, int] = {}
-    parts: tuple[tuple[str, list[Row]], ...] = (
-        ("recent_memories", [_context_row(memory, context) for memory in context.memories]),
-        (
-            "recent_sessions",
-            [
-                {"id": session.id, "title": _cut(session.title, MAX_TITLE), "date": session.date}
-                for session in context.sessions
-            ],
-        ),
-        (
-            "cross_project_learnings",
-            [_cross_project_row(other, context) for other in context.others],
-        ),
-    )
-    for name, rows in parts:
-        kept: list[Row] = []
-        for row in rows:
-            size = len(dumped(row)) + 1
-            if size > room:
-                left_off[name] = len(rows) - len(kept)
-                break
-            room -= size
-            kept.append(row)
+    parts: dict[str, list[Row]] = {
+        "recent_memories": [_context_row(record, context) for record in context.memories],
+        "recent_sessions": [
+            {"id": session.id, "title": _cut(session.title, MAX_TITLE), "date": session.date}
+            for session in context.sessions
+        ],
+        "cross_project_learnings": [
+            _context_row(record, context, project=record.memory.project)
+            for record in context.others
+        ],
+    }
+    for name, rows in parts.items():
+        kept = take_fitting(rows, room)
+        room -= sum(len(dump(row)) + 1 for row in kept)
+        if len(kept) < len(rows):
+            left_off[name] = len(rows) - len(kept)
         answer[name] = kept
     if left_off:
         answer |= {"truncated": True, "left_off": left_off}
-    return dumped({**answer, **notes})
+    return dump({**answer, **notes})
 
 
 def _notes(notes: Sequence[str], budget: int) -> Row:
@@ -322,28 +280,17 @@ def _notes(notes: Sequence[str], budget: int) -> Row:
     room, kept = budget * TOKEN_CHARACTERS // 2, list[str]()
     for note in notes:
         text = _cut(note, MAX_NOTE if kept else min(MAX_NOTE, room // 2))
-        room -= len(dumped_part(text)) + 1
+        room -= len(dump(text)) + 1
         if room < 0:
             break
         kept.append(text)
     return {"notes": kept} if kept else {}
 
 
-def _context_row(record: Remembered, context: SessionContext) -> Row:
-    return {**short_row(record, context.present), **_stale(record, context)}
-
-
-def _cross_project_row(record: Remembered, context: SessionContext) -> Row:
-    return {
-        **short_row(record, context.present),
-        "project": record.memory.project,
-        **_stale(record, context),
-    }
-
-
-def _stale(record: Remembered, context: SessionContext) -> Row:
+def _context_row(record: Remembered, context: SessionContext, **more: str) -> Row:
+    row = {**short_row(record, context.present), **more}
     changes = context.stale.get(record.ref)
-    return {"maybe_stale": list(changes)} if changes else {}
+    return {**row, "maybe_stale": list(changes)} if changes else row
 
 
 def _standing(record: Remembered, shown: bool) -> Row:

@@ -11,7 +11,7 @@ from cortex.engine.pool import EnginePool
 from cortex.engine.sources.project import Project, project_at
 
 
-class Recall(LibrarySession):
+class MemorySession(LibrarySession):
     """Memories of one user, as a client's tools read them."""
 
     def __init__(self, settings: Settings, engines: EnginePool, folder: Path, scope: str) -> None:

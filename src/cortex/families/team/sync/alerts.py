@@ -109,7 +109,7 @@ def tell_replaced(library: Library, record: Record[Any], count: int, file: Path)
     reason = (
         f"the Core was put back, and what it has of {many} took the place of something later here, "
         f"which is kept in {file}. "
-        "Whoever wrote it may still send it again; else write what you miss once more"
+        "Its author may still send it again; else write what you miss once more"
     )
 
     def work(step: RecordTransaction) -> str:

@@ -345,7 +345,7 @@ class Remote:
         except InputError as error:
             newer = "Upgrade Cortex, if the Core is of a newer version."
             raise self._error(
-                "CORE_ANSWER", f"tells what can't be read: {error.message}", suggestions=(newer,)
+                "CORE_ANSWER", f"sends what can't be read: {error.message}", suggestions=(newer,)
             ) from None
 
     def _unexpected(self, status: int = 200) -> ServerRejected:

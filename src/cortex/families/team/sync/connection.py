@@ -283,7 +283,7 @@ def _check_token(token: str) -> str:
         or " " in token
     ):
         raise InputError(
-            "ARGUMENT_INVALID", "a token is one word, as `cortex core token create` told it"
+            "ARGUMENT_INVALID", "a token is one word, as `cortex core token create` shows it"
         )
     return token
 

@@ -123,7 +123,7 @@ def _erase_after_revocation(session: SyncSession, error: AccessRevoked) -> Corte
         return error
     name = session.expected[state.NAME]
     if error.name != name:
-        owner = f"of {error.name}, who was put out" if error.name else "of somebody who was put out"
+        owner = f"of {error.name}, who was put out" if error.name else "of a person who was put out"
         return Denied(
             "CORE_DENIED", f"the token is {owner}, and this home of {name}; nothing was changed"
         )

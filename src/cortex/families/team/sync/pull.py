@@ -95,7 +95,7 @@ class Fetching:
             if not page.more:
                 return
             if page.cursor == since:
-                raise Offline(f"the Core at {self._remote.url} tells the same page again and again")
+                raise Offline(f"the Core at {self._remote.url} sends the same page again and again")
             # If another process holds the library, that process indexes, and the end of the sync
             # waits for it once.
             if library.holds():

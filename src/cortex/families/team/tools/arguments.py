@@ -56,7 +56,7 @@ class SubjectArgument(Arguments):
 
 
 class Include(Arguments):
-    """What a context pack has; all of it unless somebody says no."""
+    """Parts of a context pack; all of them unless they are left out."""
 
     canon_artifacts: bool = Field(default_factory=_yes)
     recent_threads: bool = Field(default_factory=_yes)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from cortex.base.errors import InputError
 from cortex.base.record_model import Record
-from cortex.base.types import Cancel, Hit, Mode, Page, Query
+from cortex.base.types import Cancel, Hit, Page, Query
 from cortex.engine.library import Library
-from cortex.engine.search.federated import SearchTarget
+from cortex.engine.search.federated import SearchTarget, reject_exact
 from cortex.families.team.caveats import absence_of
 from cortex.families.team.search import RecordQuery, page_of
 
@@ -25,11 +24,7 @@ def place_of(library: Library, request: RecordQuery | None = None) -> SearchTarg
 
     def ask(query: Query, cancel: Cancel) -> Page:
         """Search the records for one page."""
-        if query.mode in (Mode.EXACT, Mode.FULL):
-            raise InputError(
-                "ARGUMENT_INVALID",
-                f"records can't be searched in mode {query.mode.value}: ask code alone",
-            )
+        reject_exact(query, "records")
         page = page_of(library, narrowed, query, cancel)
         absent.update(library.store.outbox.absent())
         known.update(library.store.records.get(hit.path for hit in page.hits))

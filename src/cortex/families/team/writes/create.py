@@ -124,7 +124,7 @@ def add_comment(
     body = checked(body)
     thread = target_of(step, body.thread, ("thread",), "thread")
     if thread.body.state == "archived":
-        raise refusal("thread", f"{thread.id} is archived: nobody comments there any more")
+        raise refusal("thread", f"{thread.id} is archived: it takes no more comments")
     if thread.body.sensitivity == SENSITIVE:
         body = replace(body, sensitivity=SENSITIVE)
     elif body.sensitivity == SENSITIVE and summary.strip():

@@ -73,7 +73,7 @@ def _process(meeting: Rendezvous, state: State) -> Finding:
         )
     idle = state.status.get("idle")
     end = f"ends {in_time(idle)} after the last client" if idle else "never ends by itself"
-    by = f"started by {state.note.get('startedBy', 'somebody')}"
+    by = f"started by {state.note.get('startedBy', 'an unknown client')}"
     return ok("cortexd", f"process {state.pid}, {by}, {end}; to turn it off for good: {TURN_OFF}")
 
 
@@ -162,7 +162,7 @@ def _stop(meeting: Rendezvous, state: State) -> str:
 
 def _end(pid: int) -> str:
     control.end(pid)
-    return f"process {pid} was told to end"
+    return f"process {pid} was asked to end"
 
 
 def _remove(locks: list[str]) -> str:

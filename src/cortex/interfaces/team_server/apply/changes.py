@@ -246,7 +246,7 @@ class ActionApplier:
         # The permission of every principal who may write at all.
         need(self._step.actor, "observe")
         if body.type == "system_alert":
-            raise refusal("type", "what a home tells its own person stays there")
+            raise refusal("type", "notifications of a home to its own person stay there")
         own = self._viewer.is_own(body.recipient)
         if self._upload and not own:
             # The recipients of old notifications have received them elsewhere, or need not.
@@ -327,7 +327,7 @@ class ActionApplier:
     def _prepare_comment(self, body: Comment) -> Comment:
         thread = target_of(self._visible, body.thread, ("thread",), "thread")
         if thread.body.state == "archived" and not (self._upload and self._may_name(thread.author)):
-            raise refusal("thread", f"{thread.id} is archived: nobody comments there any more")
+            raise refusal("thread", f"{thread.id} is archived: it takes no more comments")
         self._commented_threads[thread.id] = None
         return _inherit_sensitivity(replace(body, subcortex=thread.body.subcortex), thread)
 

@@ -101,7 +101,7 @@ def check_uploaded(step: RecordTransaction, record: Record[Any]) -> None:
                     "published", f"{record.id} is {body.state}, and became {body.published[:80]!r}"
                 )
             if became is not None and became.kind != "task" and became.author != record.author:
-                raise refusal("published", f"{became.id} is by somebody else than {record.id}")
+                raise refusal("published", f"{became.id} is by another author than {record.id}")
         case Artifact() as body:
             old, new = step.get(body.supersedes), step.get(body.superseded_by)
             takes = (
@@ -200,8 +200,7 @@ def settle_link(step: RecordTransaction, link: Record[Link]) -> None:
         and target.body.superseded_by != source.id
     ):
         raise refusal(
-            "relation",
-            f"{source.id} doesn't supersede {target.id}: that is told in both of them, too",
+            "relation", f"{source.id} doesn't supersede {target.id}: both of them must say so"
         )
 
 
