@@ -87,6 +87,11 @@ class IndexState:
     # An auto-indexer of this process keeps it fresh, if it holds the lease.
     kept: bool
 
+    @property
+    def indexed(self) -> bool:
+        """True once a full run of the source is done."""
+        return bool(self.store.content.get(f"indexed:{self.source.id}"))
+
     def made_with(self) -> dict[str, object]:
         """Settings the index was made with, by name; empty before a first full run."""
         text = self.store.content.get(f"settings:{self.source.id}")

@@ -111,6 +111,13 @@ def rules_of(settings: Settings, root: Path, *, documents: bool = False) -> Rule
     )
 
 
+def scan_files(
+    root: Path, settings: Settings, cancel: Cancel | None = None
+) -> tuple[ScannedFile, ...]:
+    """Files of a root that belong in the index, as they are on disk now."""
+    return scan(root, rules_of(settings, root), cancel).files
+
+
 def _chunk_files(settings: Settings, root: Path) -> tuple[str, ...]:
     """Pattern of the project's chunk files, which have a search of their own."""
     folder = Path(os.path.abspath(root / settings.server.chunks_dir))

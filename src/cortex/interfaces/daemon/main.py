@@ -179,7 +179,7 @@ def _serve(
 
     gc.set_threshold(50_000)
     from cortex.base.settings import environment, load
-    from cortex.engine.library import back_up_soon
+    from cortex.engine.daily_snapshot import back_up_soon
     from cortex.families.chunkfiles.pool import ChunkIndexPool
     from cortex.interfaces.assembly.families import SharedResources
     from cortex.interfaces.assembly.pool import engine_pool
