@@ -8,13 +8,13 @@ Knows nothing of JSON files, vectors or search.
 from __future__ import annotations
 
 import json
-import sqlite3
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from cortex.base.types import Cut, Entry
+from cortex.engine.store.connection import Connection
 from cortex.engine.store.connections import Connections
 from cortex.engine.store.content.blobs import unpack
 from cortex.engine.store.content.writer import next_seq
@@ -45,7 +45,7 @@ class Update:
     Ids of new rows are assigned here, and rows are written in batches: that halves the work.
     """
 
-    def __init__(self, connection: sqlite3.Connection, source: int) -> None:
+    def __init__(self, connection: Connection, source: int) -> None:
         self._connection = connection
         self._source = source
         self._numbers = _Numbers(
@@ -255,7 +255,7 @@ class Entries:
             )
 
 
-def _last(connection: sqlite3.Connection, table: str) -> int:
+def _last(connection: Connection, table: str) -> int:
     row = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", (table,)).fetchone()
     return 0 if row is None else row[0]
 

@@ -6,7 +6,6 @@ chunks and names are redacted, so that no caller can show a secret.
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import islice
@@ -14,6 +13,7 @@ from typing import Any, Generic, TypeVar
 
 from cortex.base.redaction import CLEAN, Redacted
 from cortex.base.types import Chunk, Doc, Symbol
+from cortex.engine.store.connection import Connection
 from cortex.engine.store.connections import Connections
 from cortex.engine.store.content.blobs import unpack
 from cortex.engine.store.content.redactions import Redactions
@@ -431,9 +431,7 @@ class ContentQueries:
             return (row[0], row[1], row[2])
 
 
-def _chunks_at(
-    connection: sqlite3.Connection, first: int, last: int, line: int, most: int
-) -> list[int]:
+def _chunks_at(connection: Connection, first: int, last: int, line: int, most: int) -> list[int]:
     """First `most` chunks that contain a line, between `first` and `last` of one blob.
 
     Chunks are numbered in the order of their lines, so bisection finds them without an index on
@@ -456,7 +454,7 @@ def _chunks_at(
     return matching
 
 
-def _state(connection: sqlite3.Connection) -> str:
+def _state(connection: Connection) -> str:
     """State of the docs; it changes with every write."""
     return connection.execute("SELECT value FROM meta WHERE key = 'seq'").fetchone()[0]
 
@@ -497,7 +495,7 @@ def _symbol(name: str, qualified: str, kind: str, start_line: int, end_line: int
 
 
 def rows_below(
-    connection: sqlite3.Connection, select: str, source: int, below: Collection[str] | None
+    connection: Connection, select: str, source: int, below: Collection[str] | None
 ) -> Iterator[tuple[Any, ...]]:
     """Yield the rows of a source: all, or those at or below these paths."""
     if below is None or "" in below:

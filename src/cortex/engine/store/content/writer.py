@@ -7,7 +7,6 @@ how it is ranked.
 
 from __future__ import annotations
 
-import sqlite3
 import time
 import zlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -16,6 +15,7 @@ from dataclasses import dataclass, field
 from cortex.base.errors import Cancelled
 from cortex.base.text import role_of
 from cortex.base.types import Cut, ScannedFile, Skipped, Source
+from cortex.engine.store.connection import Connection
 from cortex.engine.store.content.queries import ContentQueries, rows_below
 from cortex.engine.store.content.redactions import put_leaks
 from cortex.engine.store.sql import marks, parts
@@ -290,15 +290,13 @@ class ContentStore(ContentQueries):
             return tuple(Skipped(path, reason) for path, reason in rows)
 
 
-def _find_source(
-    connection: sqlite3.Connection, kind: str, name: str, root: str
-) -> tuple[int] | None:
+def _find_source(connection: Connection, kind: str, name: str, root: str) -> tuple[int] | None:
     return connection.execute(
         "SELECT id FROM sources WHERE kind = ? AND name = ? AND root = ?", (kind, name, root)
     ).fetchone()
 
 
-def _kind_of(connection: sqlite3.Connection, source: int) -> str:
+def _kind_of(connection: Connection, source: int) -> str:
     """Kind of a source.
 
     Raises: Cancelled if the source was removed while it was being read.
@@ -314,13 +312,13 @@ def _no_role(path: str) -> str:
     return ""
 
 
-def next_seq(connection: sqlite3.Connection) -> int:
+def next_seq(connection: Connection) -> int:
     """Start a new state of the store and return its `seq`."""
     connection.execute("UPDATE meta SET value = CAST(value AS INTEGER) + 1 WHERE key = 'seq'")
     return _seq(connection)
 
 
-def _forget_until(connection: sqlite3.Connection, seq: int) -> None:
+def _forget_until(connection: Connection, seq: int) -> None:
     """Record that removals up to `seq` may no longer be listed."""
     connection.execute(
         "INSERT INTO meta VALUES ('forgotten', ?1) ON CONFLICT (key) DO UPDATE "
@@ -329,11 +327,11 @@ def _forget_until(connection: sqlite3.Connection, seq: int) -> None:
     )
 
 
-def _seq(connection: sqlite3.Connection) -> int:
+def _seq(connection: Connection) -> int:
     return int(connection.execute("SELECT value FROM meta WHERE key = 'seq'").fetchone()[0])
 
 
-def forget_source(connection: sqlite3.Connection, source: int) -> int:
+def forget_source(connection: Connection, source: int) -> int:
     """Remove a source with its docs and unshared content; returns the number of docs."""
     seq = next_seq(connection)
     docs = connection.execute("SELECT path, blob FROM docs WHERE source = ?", (source,)).fetchall()
@@ -347,7 +345,7 @@ def forget_source(connection: sqlite3.Connection, source: int) -> int:
     return len(docs)
 
 
-def forget_rest(connection: sqlite3.Connection) -> None:
+def forget_rest(connection: Connection) -> None:
     """Remove the rest of permanently removed docs: earlier versions, vectors, lexical rows."""
     # Earlier versions of removed docs are among the orphaned blobs and can't be distinguished from
     # the others.
@@ -359,9 +357,7 @@ def forget_rest(connection: sqlite3.Connection) -> None:
     connection.execute("INSERT OR REPLACE INTO meta VALUES ('dead', ?)", (str(ALL_DEAD),))
 
 
-def put_blob(
-    connection: sqlite3.Connection, content_hash: bytes, cut: Cut, *, meaning: bool = True
-) -> int:
+def put_blob(connection: Connection, content_hash: bytes, cut: Cut, *, meaning: bool = True) -> int:
     """Id of the blob with this content, created if it is new.
 
     Without `meaning` no vectors are made of it.
@@ -395,9 +391,7 @@ def put_blob(
     return blob
 
 
-def _put_chunks_and_symbols(
-    connection: sqlite3.Connection, blob: int, first: int, cut: Cut
-) -> None:
+def _put_chunks_and_symbols(connection: Connection, blob: int, first: int, cut: Cut) -> None:
     """Write a new blob's chunks, with ids from `first` on, and its symbols."""
     connection.executemany(
         "INSERT INTO chunks VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL)",
@@ -426,13 +420,7 @@ def _put_chunks_and_symbols(
 
 
 def put_doc(
-    connection: sqlite3.Connection,
-    source: int,
-    file: ScannedFile,
-    blob: int,
-    role: str,
-    seq: int,
-    now: int,
+    connection: Connection, source: int, file: ScannedFile, blob: int, role: str, seq: int, now: int
 ) -> int:
     """Write a doc with this path and content, replacing the one at that path."""
     remove_doc(connection, source, file.path, seq, keep=blob)
@@ -446,7 +434,7 @@ def put_doc(
     return doc
 
 
-def forget_blob(connection: sqlite3.Connection, blob: int) -> None:
+def forget_blob(connection: Connection, blob: int) -> None:
     """Delete an orphaned content, with the vectors of texts that no other chunk has."""
     hashes = connection.execute(
         "SELECT hash FROM chunks WHERE blob = ? AND hash IS NOT NULL", (blob,)
@@ -461,9 +449,7 @@ def forget_blob(connection: sqlite3.Connection, blob: int) -> None:
         )
 
 
-def remove_doc(
-    connection: sqlite3.Connection, source: int, path: str, seq: int, keep: int = 0
-) -> None:
+def remove_doc(connection: Connection, source: int, path: str, seq: int, keep: int = 0) -> None:
     """Remove the doc at this path, if there is one; `keep` is a blob that stays in use."""
     row = connection.execute(
         "SELECT docs.id, blob, first_chunk, last_chunk FROM docs JOIN blobs ON blobs.id = blob "

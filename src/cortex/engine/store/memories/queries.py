@@ -6,12 +6,12 @@ Callers pass a `MemoryFilter`; all of its parts must match. Age alone never excl
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar, cast
 
 from cortex.base.types import Citation, Memory, MemoryState, Source
+from cortex.engine.store.connection import Connection
 from cortex.engine.store.connections import Connections
 from cortex.engine.store.memories.filters import ORDER, MemoryFilter, ids_of
 from cortex.engine.store.sql import marks, parts
@@ -272,7 +272,7 @@ class MemoryQueries:
     def count(self, wanted: MemoryFilter) -> int:
         """Number of memories that match a filter."""
 
-        def ask(connection: sqlite3.Connection) -> int:
+        def ask(connection: Connection) -> int:
             ids, values = ids_of(wanted, _rare_tag(connection, wanted))
             return connection.execute(f"SELECT count(*) FROM ({ids})", values).fetchone()[0]
 
@@ -281,7 +281,7 @@ class MemoryQueries:
     def docs(self, wanted: MemoryFilter) -> frozenset[int]:
         """Docs of the memories that match a filter."""
 
-        def ask(connection: sqlite3.Connection) -> frozenset[int]:
+        def ask(connection: Connection) -> frozenset[int]:
             ids, values = ids_of(wanted, _rare_tag(connection, wanted))
             rows = connection.execute(
                 f"SELECT docs.id FROM ({ids}) AS chosen "
@@ -296,7 +296,7 @@ class MemoryQueries:
     def scopes(self, sources: Sequence[int]) -> list[ScopeCount]:
         """All scopes in these sources, with the number of memories from each origin."""
 
-        def ask(connection: sqlite3.Connection) -> list[ScopeCount]:
+        def ask(connection: Connection) -> list[ScopeCount]:
             counts: dict[tuple[str, str], ScopeCount] = {}
             # Counted source by source, each along an index.
             for source in sources:
@@ -317,9 +317,7 @@ class MemoryQueries:
 
         return self._cached("scopes", tuple(sources), ask)
 
-    def _cached(
-        self, query: str, key: Hashable, ask: Callable[[sqlite3.Connection], Answer]
-    ) -> Answer:
+    def _cached(self, query: str, key: Hashable, ask: Callable[[Connection], Answer]) -> Answer:
         """Answer a query once for each state of the store."""
         with self._connections.read() as connection:
             state = connection.execute("SELECT value FROM meta WHERE key = 'seq'").fetchone()[0]
@@ -516,7 +514,7 @@ def remembered(row: Sequence[Any]) -> Remembered:
     )
 
 
-def citations_of(connection: sqlite3.Connection, memory: int) -> tuple[Citation, ...]:
+def citations_of(connection: Connection, memory: int) -> tuple[Citation, ...]:
     """Citations of a memory, in the order in which they were written."""
     query = (
         "SELECT root, path, symbol, file_hash, body_hash, revision FROM citations "
@@ -525,7 +523,7 @@ def citations_of(connection: sqlite3.Connection, memory: int) -> tuple[Citation,
     return tuple(Citation(*row) for row in connection.execute(query, (memory,)))
 
 
-def _rare_tag(connection: sqlite3.Connection, wanted: MemoryFilter) -> str:
+def _rare_tag(connection: Connection, wanted: MemoryFilter) -> str:
     """Tag of the filter with the fewest memories, "" if even those are many."""
     query = f"SELECT count(*) FROM (SELECT 1 FROM concepts WHERE concept = ? LIMIT {FEW})"
     counts = {tag: connection.execute(query, (tag.strip(),)).fetchone()[0] for tag in wanted.tags}

@@ -7,7 +7,6 @@ written in `rows.py`, queries are in `queries.py`. Doesn't know what a state mea
 from __future__ import annotations
 
 import json
-import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from dataclasses import asdict, astuple, dataclass, replace
 from typing import Any
 
 from cortex.base.types import Citation, Memory, MemoryState
+from cortex.engine.store.connection import Connection
 from cortex.engine.store.content.writer import forget_rest, next_seq
 from cortex.engine.store.memories.queries import (
     COLUMNS,
@@ -259,7 +259,7 @@ class Memories(MemoryQueries):
             return len(keys)
 
     @contextmanager
-    def _write(self) -> Iterator[sqlite3.Connection]:
+    def _write(self) -> Iterator[Connection]:
         with self._connections.write(durable=True, erase=True) as connection:
             yield connection
 
@@ -268,7 +268,7 @@ class Memories(MemoryQueries):
 
 
 def _decide(
-    connection: sqlite3.Connection,
+    connection: Connection,
     verdict: MemoryVerdict,
     judged: Judgement | None,
     wording: MemoryTextExtractor,
@@ -304,7 +304,7 @@ def _decide(
 
 
 def _apply_verdict(
-    connection: sqlite3.Connection,
+    connection: Connection,
     known: Remembered,
     verdict: MemoryVerdict,
     wording: MemoryTextExtractor,
@@ -375,9 +375,7 @@ def _restoring_verdict(
     return verdict, judged
 
 
-def _apply_judgement(
-    connection: sqlite3.Connection, row: NewMemory, name_of: NameOf
-) -> NewMemory | None:
+def _apply_judgement(connection: Connection, row: NewMemory, name_of: NameOf) -> NewMemory | None:
     """Row with the user's judgement applied; None if it must not be copied."""
     ref = (row.origin, row.memory.key)
     made = row.memory.created
@@ -392,13 +390,13 @@ def _apply_judgement(
     )
 
 
-def _judgement(connection: sqlite3.Connection, ref: Ref) -> Judgement | None:
+def _judgement(connection: Connection, ref: Ref) -> Judgement | None:
     query = "SELECT state, actor, at, successor, made FROM judgements WHERE origin = ? AND key = ?"
     row = connection.execute(query, ref).fetchone()
     return Judgement(MemoryState(row[0]), *row[1:]) if row else None
 
 
-def _judge(connection: sqlite3.Connection, ref: Ref, judged: Judgement | None) -> None:
+def _judge(connection: Connection, ref: Ref, judged: Judgement | None) -> None:
     if judged is None:
         connection.execute("DELETE FROM judgements WHERE origin = ? AND key = ?", ref)
     else:
@@ -413,7 +411,7 @@ def _judge(connection: sqlite3.Connection, ref: Ref, judged: Judgement | None) -
         connection.execute("INSERT OR REPLACE INTO judgements VALUES (?, ?, ?, ?, ?, ?, ?)", values)
 
 
-def _creation_time(connection: sqlite3.Connection, ref: Ref) -> int:
+def _creation_time(connection: Connection, ref: Ref) -> int:
     """Time at which a mirrored row was made.
 
     Returns 0 if it isn't known, or for our own memories, which never reuse a key.
@@ -446,7 +444,7 @@ def _encode_judgement(judged: Judgement | None) -> dict[str, object]:
 
 
 def _log(
-    connection: sqlite3.Connection,
+    connection: Connection,
     batch: int,
     ref: Ref,
     action: str,
@@ -472,7 +470,7 @@ def _log(
     )
 
 
-def _next_batch(connection: sqlite3.Connection) -> int:
+def _next_batch(connection: Connection) -> int:
     return connection.execute("SELECT coalesce(max(batch), 0) + 1 FROM decisions").fetchone()[0]
 
 

@@ -12,14 +12,13 @@ Road not taken: finding lost changes by comparing versions, since other clients 
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from cortex.base.record_model import Actor, Record
 from cortex.base.text import hash_bytes
-from cortex.engine.store.connections import Connected
+from cortex.engine.store.connection import Connected, Connection
 from cortex.engine.store.records import foreign_origins
 from cortex.engine.store.records.foreign_origins import UploadCandidate
 from cortex.engine.store.records.json_codec import from_fields, to_fields
@@ -442,7 +441,7 @@ def _send_order(record: Record[Any]) -> tuple[str, bool, str]:
 
 
 def _queue(
-    connection: sqlite3.Connection,
+    connection: Connection,
     records: Sequence[tuple[Record[Any] | None, Record[Any]]],
     actor: Actor,
     mark: str,
@@ -467,7 +466,7 @@ def _queue(
 
 
 def _before_waiting(
-    connection: sqlite3.Connection, records: Mapping[str, Record[Any]]
+    connection: Connection, records: Mapping[str, Record[Any]]
 ) -> dict[str, Record[Any]]:
     """Records before the first waiting entry for each; without those that an entry creates."""
     earlier = dict(records)

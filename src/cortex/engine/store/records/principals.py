@@ -16,7 +16,7 @@ from typing import Any
 
 from cortex.base.errors import CortexError, InputError
 from cortex.base.record_model import Actor
-from cortex.engine.store.connections import Connected
+from cortex.engine.store.connection import Connected
 
 PREFIX = "ctx_"
 # Actor of commands run on the server.

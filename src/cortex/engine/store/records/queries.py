@@ -5,7 +5,6 @@ Read-only. Rows are decoded in `row_reader.py`.
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -14,7 +13,7 @@ from typing import Any, NamedTuple
 from cortex.base.record_model import Record, RecordFilter
 from cortex.base.types import Source
 from cortex.base.visibility import Viewer
-from cortex.engine.store.connections import Connected
+from cortex.engine.store.connection import Connected, Connection
 from cortex.engine.store.partitions import RECORDS, parse_partition
 from cortex.engine.store.records.filters import FEW, conditions_of, rows_on, ways_to
 from cortex.engine.store.records.row_reader import (
@@ -179,7 +178,7 @@ class RecordQueries:
             return known[1][key]
 
     def _narrow(
-        self, connection: sqlite3.Connection, wanted: RecordFilter, most: int
+        self, connection: Connection, wanted: RecordFilter, most: int
     ) -> tuple[list[Source], frozenset[int] | None]:
         rows = {way: rows_on(connection, way) for way in ways_to(connection, wanted, ordered=False)}
         ways = [way for way, count in rows.items() if count]
