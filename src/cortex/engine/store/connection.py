@@ -95,6 +95,29 @@ class SqliteConnection(sqlite3.Connection, Unbuffered):
     """Connection to the SQLite file of a store, or to one in memory."""
 
 
+class SingleReads:
+    """Part of a connection provider: single queries, each in a transaction of its own.
+
+    Inside a block that reads, they see the state of that block.
+    """
+
+    read: Callable[[], AbstractContextManager[Connection]]
+
+    def rows(self, query: str, values: Values = ()) -> list[Any]:
+        """All rows of a query."""
+        with self.read() as connection:
+            return connection.execute(query, values).fetchall()
+
+    def row(self, query: str, values: Values = ()) -> Any:
+        """First row of a query, None without any."""
+        with self.read() as connection:
+            return connection.execute(query, values).fetchone()
+
+    def value(self, query: str, values: Values = ()) -> Any:
+        """First column of the first row of a query that has one."""
+        return self.row(query, values)[0]
+
+
 class Connected(Protocol):
     """Connection provider for records: SQLite or PostgreSQL."""
 
@@ -103,6 +126,12 @@ class Connected(Protocol):
     ) -> AbstractContextManager[Connection]: ...
 
     def read(self) -> AbstractContextManager[Connection]: ...
+
+    def rows(self, query: str, values: Values = ()) -> list[Any]: ...
+
+    def row(self, query: str, values: Values = ()) -> Any: ...
+
+    def value(self, query: str, values: Values = ()) -> Any: ...
 
     def together(self) -> AbstractContextManager[None]: ...
 

@@ -25,7 +25,7 @@ from cortex.base.errors import CortexError, FileError, StoreError, short_of_memo
 from cortex.base.paths import is_frozen
 from cortex.base.runtime.file_lock import lock_file
 from cortex.base.visibility import Viewer
-from cortex.engine.store.connection import SqliteConnection
+from cortex.engine.store.connection import SingleReads, SqliteConnection
 from cortex.engine.store.row_level_security import Confined, confine, show
 
 BUSY_TIMEOUT_MS = 10_000
@@ -44,7 +44,7 @@ CHECKPOINT_MS = 100
 COPIES, LOCK = "cortex-store-", "lock"
 
 
-class Connections:
+class Connections(SingleReads):
     """All connections of this process to one store.
 
     If `confined`, each thread sees what its viewer may see.

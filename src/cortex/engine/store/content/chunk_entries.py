@@ -249,10 +249,9 @@ class Entries:
 
     def counts(self) -> Mapping[str, int]:
         """Number of entries of each file."""
-        with self._connections.read() as connection:
-            return dict(
-                connection.execute("SELECT file, count(*) FROM entries GROUP BY file ORDER BY file")
-            )
+        return dict(
+            self._connections.rows("SELECT file, count(*) FROM entries GROUP BY file ORDER BY file")
+        )
 
 
 def _last(connection: Connection, table: str) -> int:

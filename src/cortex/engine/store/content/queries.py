@@ -241,13 +241,12 @@ class ContentQueries:
 
     def doc(self, source: int, path: str) -> Doc | None:
         """Doc at this path, None if there is none."""
-        with self._connections.read() as connection:
-            row = connection.execute(
-                f"SELECT {DOC_COLUMNS} FROM docs JOIN blobs ON blobs.id = blob WHERE source = ? "
-                "AND path = ?",
-                (source, path),
-            ).fetchone()
-            return None if row is None else Doc(*row)
+        row = self._connections.row(
+            f"SELECT {DOC_COLUMNS} FROM docs JOIN blobs ON blobs.id = blob WHERE source = ? "
+            "AND path = ?",
+            (source, path),
+        )
+        return None if row is None else Doc(*row)
 
     def docs_called(self, sources: Sequence[int], name: str, limit: int = 20) -> list[Doc]:
         """Docs with a path that is `name` or ends with it.
@@ -308,12 +307,11 @@ class ContentQueries:
 
     def count_redacted(self, source: int) -> int:
         """Number of docs of a source in which secrets were found."""
-        with self._connections.read() as connection:
-            query = (
-                "SELECT count(*) FROM leaks JOIN docs ON docs.blob = leaks.blob WHERE found <> '' "
-                "AND source = ?"
-            )
-            return connection.execute(query, (source,)).fetchone()[0]
+        query = (
+            "SELECT count(*) FROM leaks JOIN docs ON docs.blob = leaks.blob WHERE found <> '' "
+            "AND source = ?"
+        )
+        return self._connections.value(query, (source,))
 
     def text(self, blob: int) -> str:
         """Whole text of a blob, "" if it is gone."""
@@ -403,32 +401,29 @@ class ContentQueries:
 
     def size(self, source: int) -> int:
         """Total size of the files of a source in bytes."""
-        with self._connections.read() as connection:
-            total = "SELECT coalesce(sum(size), 0) FROM docs WHERE source = ?"
-            return connection.execute(total, (source,)).fetchone()[0]
+        total = "SELECT coalesce(sum(size), 0) FROM docs WHERE source = ?"
+        return self._connections.value(total, (source,))
 
     def languages(self, source: int) -> dict[str, int]:
         """Number of docs per language, most first."""
-        with self._connections.read() as connection:
-            return dict(
-                connection.execute(
-                    "SELECT language, count(*) AS n FROM docs JOIN blobs ON blobs.id = blob "
-                    "WHERE source = ? "
-                    "GROUP BY language ORDER BY n DESC, language",
-                    (source,),
-                )
+        return dict(
+            self._connections.rows(
+                "SELECT language, count(*) AS n FROM docs JOIN blobs ON blobs.id = blob "
+                "WHERE source = ? "
+                "GROUP BY language ORDER BY n DESC, language",
+                (source,),
             )
+        )
 
     def sizes(self, source: int, small: int, large: int) -> tuple[int, int, int]:
         """Number of docs below `small` bytes, in between, and from `large` bytes on."""
-        with self._connections.read() as connection:
-            row = connection.execute(
-                "SELECT coalesce(sum(size < ?), 0), coalesce(sum(size >= ? "
-                "AND size < ?), 0), coalesce(sum(size >= ?), 0) "
-                "FROM docs WHERE source = ?",
-                (small, small, large, large, source),
-            ).fetchone()
-            return (row[0], row[1], row[2])
+        row = self._connections.row(
+            "SELECT coalesce(sum(size < ?), 0), coalesce(sum(size >= ? "
+            "AND size < ?), 0), coalesce(sum(size >= ?), 0) "
+            "FROM docs WHERE source = ?",
+            (small, small, large, large, source),
+        )
+        return (row[0], row[1], row[2])
 
 
 def _chunks_at(connection: Connection, first: int, last: int, line: int, most: int) -> list[int]:

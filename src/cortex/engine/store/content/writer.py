@@ -83,11 +83,10 @@ class ContentStore(ContentQueries):
 
     def source_by_id(self, source_id: int) -> Source | None:
         """Source with this id, None if there is none."""
-        with self._connections.read() as connection:
-            row = connection.execute(
-                "SELECT id, kind, name, root FROM sources WHERE id = ?", (source_id,)
-            ).fetchone()
-            return None if row is None else Source(*row)
+        row = self._connections.row(
+            "SELECT id, kind, name, root FROM sources WHERE id = ?", (source_id,)
+        )
+        return None if row is None else Source(*row)
 
     def known(self, source: int, below: Collection[str] | None = None) -> dict[str, Known]:
         """Docs of the source by path: all, or those at or below these paths."""
@@ -115,10 +114,7 @@ class ContentStore(ContentQueries):
 
     def doc_count(self, source: int) -> int:
         """Number of docs of the source."""
-        with self._connections.read() as connection:
-            return connection.execute(
-                "SELECT count(*) FROM docs WHERE source = ?", (source,)
-            ).fetchone()[0]
+        return self._connections.value("SELECT count(*) FROM docs WHERE source = ?", (source,))
 
     def blobs(self, hashes: Sequence[bytes]) -> dict[bytes, int]:
         """Ids of those contents that are already stored, by hash."""
@@ -260,9 +256,8 @@ class ContentStore(ContentQueries):
 
     def get(self, key: str, default: str = "") -> str:
         """Value of a key in the store's metadata."""
-        with self._connections.read() as connection:
-            row = connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
-            return default if row is None else row[0]
+        row = self._connections.row("SELECT value FROM meta WHERE key = ?", (key,))
+        return default if row is None else row[0]
 
     def set(self, values: Mapping[str, str]) -> None:
         """Set keys in the store's metadata."""
@@ -280,14 +275,13 @@ class ContentStore(ContentQueries):
 
     def skipped(self, source: int) -> tuple[Skipped, ...]:
         """Files of a source that are not in the index, with the reasons, by path."""
-        with self._connections.read() as connection:
-            rows = connection.execute(
-                "SELECT path, reason FROM skips WHERE source = ?1 UNION SELECT path, reason "
-                "FROM left_out WHERE source = ?1 "
-                "ORDER BY path",
-                (source,),
-            )
-            return tuple(Skipped(path, reason) for path, reason in rows)
+        rows = self._connections.rows(
+            "SELECT path, reason FROM skips WHERE source = ?1 UNION SELECT path, reason "
+            "FROM left_out WHERE source = ?1 "
+            "ORDER BY path",
+            (source,),
+        )
+        return tuple(Skipped(path, reason) for path, reason in rows)
 
 
 def _find_source(connection: Connection, kind: str, name: str, root: str) -> tuple[int] | None:

@@ -167,22 +167,20 @@ class MemoryQueries:
 
     def sources(self, origins: Collection[str], names: Collection[str]) -> list[Source]:
         """Sources of these origins with these names."""
-        with self._connections.read() as connection:
-            rows = connection.execute(
-                "SELECT id, kind, name, root FROM sources WHERE kind = ? ORDER BY id", (MEMORIES,)
-            )
-            return [
-                source
-                for source in (Source(*row) for row in rows)
-                if source.root in origins and source.name in names
-            ]
+        rows = self._connections.rows(
+            "SELECT id, kind, name, root FROM sources WHERE kind = ? ORDER BY id", (MEMORIES,)
+        )
+        return [
+            source
+            for source in (Source(*row) for row in rows)
+            if source.root in origins and source.name in names
+        ]
 
     def by_key(self, key: str, origins: Collection[str] | None = None) -> list[Remembered]:
         """All memories with this key, of these or any origins."""
-        with self._connections.read() as connection:
-            rows = connection.execute(
-                f"SELECT {COLUMNS} WHERE memories.key = ? ORDER BY memories.origin", (key,)
-            ).fetchall()
+        rows = self._connections.rows(
+            f"SELECT {COLUMNS} WHERE memories.key = ? ORDER BY memories.origin", (key,)
+        )
         return [
             memory
             for memory in map(remembered, rows)
@@ -191,13 +189,12 @@ class MemoryQueries:
 
     def by_beginning(self, origin: str, beginning: str, limit: int) -> list[Remembered]:
         """Memories of an origin with keys that start with `beginning`."""
-        with self._connections.read() as connection:
-            rows = connection.execute(
-                f"SELECT {COLUMNS} WHERE memories.key >= ? AND memories.key < ? "
-                "AND memories.origin = ? ORDER BY memories.key LIMIT ?",
-                (beginning, beginning + "\U0010ffff", origin, limit),
-            )
-            return [remembered(row) for row in rows]
+        rows = self._connections.rows(
+            f"SELECT {COLUMNS} WHERE memories.key >= ? AND memories.key < ? "
+            "AND memories.origin = ? ORDER BY memories.key LIMIT ?",
+            (beginning, beginning + "\U0010ffff", origin, limit),
+        )
+        return [remembered(row) for row in rows]
 
     def by_docs(self, docs: Sequence[int]) -> dict[int, Remembered]:
         """Memories behind these docs, by doc."""
@@ -230,20 +227,16 @@ class MemoryQueries:
 
     def by_fingerprint(self, fingerprint: bytes) -> list[Remembered]:
         """Memories with this fingerprint, that is the same content, oldest first."""
-        with self._connections.read() as connection:
-            rows = connection.execute(
-                f"SELECT {COLUMNS} WHERE fingerprint = ? ORDER BY memories.id", (fingerprint,)
-            )
-            return [remembered(row) for row in rows]
+        rows = self._connections.rows(
+            f"SELECT {COLUMNS} WHERE fingerprint = ? ORDER BY memories.id", (fingerprint,)
+        )
+        return [remembered(row) for row in rows]
 
     def has(self, origin: str) -> bool:
         """True if an origin has any memory here."""
-        with self._connections.read() as connection:
-            return bool(
-                connection.execute(
-                    "SELECT 1 FROM memories WHERE origin = ? LIMIT 1", (origin,)
-                ).fetchone()
-            )
+        return bool(
+            self._connections.row("SELECT 1 FROM memories WHERE origin = ? LIMIT 1", (origin,))
+        )
 
     def select(
         self,
@@ -364,9 +357,8 @@ class MemoryQueries:
             "JOIN docs ON docs.source = memories.source AND docs.path = memories.key "
             "JOIN blobs ON blobs.id = docs.blob"
         )
-        with self._connections.read() as connection:
-            rows = connection.execute(query, (*docs, *(list(sources) * 2 * reach)))
-            return [Neighbour(*row) for row in rows]
+        rows = self._connections.rows(query, (*docs, *(list(sources) * 2 * reach)))
+        return [Neighbour(*row) for row in rows]
 
     def citations(self, memory: int) -> tuple[Citation, ...]:
         """Citations of a memory."""
@@ -392,27 +384,24 @@ class MemoryQueries:
 
     def forgotten(self, origin: str) -> Mapping[str, int]:
         """Keys of an origin that must not be copied again, with the time each was made; 0: any."""
-        with self._connections.read() as connection:
-            return dict(
-                connection.execute("SELECT key, made FROM forgotten WHERE origin = ?", (origin,))
-            )
+        return dict(
+            self._connections.rows("SELECT key, made FROM forgotten WHERE origin = ?", (origin,))
+        )
 
     def signatures(self, origin: str, above: int, up_to: int) -> dict[int, tuple[str, bytes]]:
         """Copied rows with a number in that range, as number to (key, signature)."""
-        with self._connections.read() as connection:
-            rows = connection.execute(
-                "SELECT number, key, signature FROM memories WHERE origin = ? AND number > ? "
-                "AND number <= ?",
-                (origin, above, up_to),
-            )
-            return {number: (key, signature) for number, key, signature in rows}
+        rows = self._connections.rows(
+            "SELECT number, key, signature FROM memories WHERE origin = ? AND number > ? "
+            "AND number <= ?",
+            (origin, above, up_to),
+        )
+        return {number: (key, signature) for number, key, signature in rows}
 
     def mirrors(self) -> list[Mirror]:
         """Progress of all mirrors."""
-        with self._connections.read() as connection:
-            return [
-                Mirror(*row) for row in connection.execute("SELECT * FROM mirrors ORDER BY origin")
-            ]
+        return [
+            Mirror(*row) for row in self._connections.rows("SELECT * FROM mirrors ORDER BY origin")
+        ]
 
     def decisions(self, limit: int, ref: Ref | None = None, batch: int = 0) -> list[Decision]:
         """Decision log, newest first: all of it, of one memory, or of one batch.
@@ -426,19 +415,17 @@ class MemoryQueries:
             if batch
             else ("1", ())
         )
-        with self._connections.read() as connection:
-            rows = connection.execute(
-                "SELECT id, batch, at, origin, key, action, before, after, actor, reason, undone "
-                f"FROM decisions WHERE {where} ORDER BY id DESC LIMIT ?",
-                (*values, limit),
-            )
-            return [_decision(*row) for row in rows]
+        rows = self._connections.rows(
+            "SELECT id, batch, at, origin, key, action, before, after, actor, reason, undone "
+            f"FROM decisions WHERE {where} ORDER BY id DESC LIMIT ?",
+            (*values, limit),
+        )
+        return [_decision(*row) for row in rows]
 
     def last_batch(self, not_by: str) -> int:
         """Latest batch that can be undone, 0 if there is none; batches by `not_by` don't count."""
         query = "SELECT coalesce(max(batch), 0) FROM decisions WHERE NOT undone AND actor <> ?"
-        with self._connections.read() as connection:
-            return connection.execute(query, (not_by,)).fetchone()[0]
+        return self._connections.value(query, (not_by,))
 
 
 def _size(known: Mapping[tuple[str, Hashable], object]) -> int:

@@ -91,10 +91,7 @@ class Outbox:
 
     def count(self) -> tuple[int, int]:
         """Number of waiting and of rejected entries."""
-        with self._connections.read() as connection:
-            counts = dict(
-                connection.execute("SELECT state, count(*) FROM outbox GROUP BY state").fetchall()
-            )
+        counts = dict(self._connections.rows("SELECT state, count(*) FROM outbox GROUP BY state"))
         return counts.get(WAITING, 0), counts.get(REFUSED, 0)
 
     def tried(self, entry_id: int, error: str) -> None:
@@ -174,9 +171,7 @@ class Outbox:
             "SELECT count(*), coalesce(sum(length(CAST(body AS BLOB))), 0) FROM replica "
             "JOIN records ON records.id = record"
         )
-        with self._connections.read() as connection:
-            count, size = connection.execute(query).fetchone()
-            return count, size
+        return self._connections.row(query)
 
     def candidates(self, epoch: str) -> list[UploadCandidate]:
         """Records that the Core of this epoch lacks and that aren't waiting, oldest first."""
@@ -396,10 +391,7 @@ class Outbox:
             connection.execute("DELETE FROM meta WHERE key >= 'core.' AND key < 'core/'")
 
     def _entries(self, where: str, values: Sequence[object]) -> list[OutboxEntry]:
-        with self._connections.read() as connection:
-            rows = connection.execute(
-                f"SELECT {COLUMNS} FROM outbox WHERE {where}", values
-            ).fetchall()
+        rows = self._connections.rows(f"SELECT {COLUMNS} FROM outbox WHERE {where}", values)
         return [entry_of(row) for row in rows]
 
 

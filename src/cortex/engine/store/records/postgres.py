@@ -25,7 +25,7 @@ from psycopg.pq import TransactionStatus
 from psycopg_pool import ConnectionPool, PoolTimeout
 
 from cortex.base.errors import CortexError, FileError, InputError, StoreError
-from cortex.engine.store.connection import Unbuffered, Values, WriteConflict
+from cortex.engine.store.connection import SingleReads, Unbuffered, Values, WriteConflict
 from cortex.engine.store.records.write_batch import WriteBatch
 from cortex.engine.store.schema import SCOPES
 
@@ -129,7 +129,7 @@ CREATE INDEX refs_beginning ON refs (role, left(target, {BEGINNING}), record);
 )
 
 
-class PostgresConnections:
+class PostgresConnections(SingleReads):
     """Connections of this process to one database."""
 
     def __init__(self, url: str, *, new: bool = True) -> None:

@@ -206,18 +206,16 @@ class RecordQueries:
 
     def targets(self, role: str) -> frozenset[str]:
         """All targets that records reference in this role."""
-        with self._connections.read() as connection:
-            return frozenset(
-                row[0]
-                for row in connection.execute("SELECT target FROM refs WHERE role = ?", (role,))
-            )
+        return frozenset(
+            row[0]
+            for row in self._connections.rows("SELECT target FROM refs WHERE role = ?", (role,))
+        )
 
     def authors(self) -> frozenset[str]:
         """All authors of records."""
-        with self._connections.read() as connection:
-            return frozenset(
-                row[0] for row in connection.execute("SELECT DISTINCT author FROM records")
-            )
+        return frozenset(
+            row[0] for row in self._connections.rows("SELECT DISTINCT author FROM records")
+        )
 
     def links(self, ids: Sequence[str], limit: int = 500) -> list[Record[Any]]:
         """Links from or to any of these records, newest first."""
@@ -277,8 +275,7 @@ class RecordQueries:
 
     def has(self) -> bool:
         """True if there is any record."""
-        with self._connections.read() as connection:
-            return connection.execute("SELECT 1 FROM records LIMIT 1").fetchone() is not None
+        return self._connections.row("SELECT 1 FROM records LIMIT 1") is not None
 
     def changes(self, since: int, limit: int) -> list[VersionedRecord]:
         """Change feed: records written after `since`, in order, each once in its current state."""
@@ -314,16 +311,12 @@ class RecordQueries:
 
     def last_change(self) -> int:
         """Number of the last write."""
-        with self._connections.read() as connection:
-            return connection.execute(
-                "SELECT value FROM counters WHERE name = 'change'"
-            ).fetchone()[0]
+        return self._connections.value("SELECT value FROM counters WHERE name = 'change'")
 
     def last_of(self, kind: str) -> tuple[int, int]:
         """Number of records of a kind and their last change; changes with every write to them."""
         query = "SELECT count(*), coalesce(max(change), 0) FROM records WHERE kind = ?"
-        with self._connections.read() as connection:
-            return tuple(connection.execute(query, (kind,)).fetchone())
+        return tuple(self._connections.row(query, (kind,)))
 
     def deeds(self, record: str = "", limit: int = 100, before: int = 0) -> list[AuditEntry]:
         """Latest entries of the audit log, of one record or below an id; newest first."""
@@ -332,12 +325,11 @@ class RecordQueries:
         where = (
             f"WHERE {' AND '.join(condition for condition, _ in conditions)} " if conditions else ""
         )
-        with self._connections.read() as connection:
-            rows = connection.execute(
-                f"SELECT {_AUDIT_COLUMNS} FROM audit {where}ORDER BY id DESC LIMIT ?",
-                (*(value for _, value in conditions), limit),
-            )
-            return [AuditEntry(*row) for row in rows]
+        rows = self._connections.rows(
+            f"SELECT {_AUDIT_COLUMNS} FROM audit {where}ORDER BY id DESC LIMIT ?",
+            (*(value for _, value in conditions), limit),
+        )
+        return [AuditEntry(*row) for row in rows]
 
 
 _AUDIT_COLUMNS = "id, at, actor, tier, key, action, record, version, via"
