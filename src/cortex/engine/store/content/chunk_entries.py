@@ -18,7 +18,7 @@ from cortex.engine.store.connection import Connection
 from cortex.engine.store.connections import Connections
 from cortex.engine.store.content.blobs import unpack
 from cortex.engine.store.content.writer import next_seq
-from cortex.engine.store.sql import marks, parts
+from cortex.engine.store.sql import rows_in
 
 # Kinds are stored and looked up like tags.
 _TAG, _KIND = "tag:", "kind:"
@@ -210,18 +210,14 @@ class Entries:
 
     def read(self, docs: Sequence[int]) -> dict[int, Entry]:
         """Complete entries of these docs, by doc."""
-        entries: dict[int, Entry] = {}
+        query = (
+            "SELECT entries.doc, entries.fields, blobs.text FROM entries "
+            "CROSS JOIN docs ON docs.id = entries.doc "
+            "CROSS JOIN blobs ON blobs.id = docs.blob WHERE entries.doc IN (?*)"
+        )
         with self._connections.read() as connection:
-            for part in parts(docs, PART):
-                for doc, fields, packed in connection.execute(
-                    "SELECT entries.doc, entries.fields, blobs.text FROM entries "
-                    "CROSS JOIN docs ON docs.id = entries.doc "
-                    "CROSS JOIN blobs ON blobs.id = docs.blob "
-                    f"WHERE entries.doc IN ({marks(part)})",
-                    part,
-                ):
-                    entries[doc] = _entry(fields, unpack(packed))
-        return entries
+            rows = rows_in(connection, query, docs)
+            return {doc: _entry(fields, unpack(packed)) for doc, fields, packed in rows}
 
     def called(self, name: str) -> Entry | None:
         """Entry with this id; scans all of them, since this is rarely asked."""

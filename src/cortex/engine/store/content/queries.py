@@ -17,7 +17,7 @@ from cortex.engine.store.connection import Connection
 from cortex.engine.store.connections import Connections
 from cortex.engine.store.content.blobs import unpack
 from cortex.engine.store.content.redactions import Redactions
-from cortex.engine.store.sql import marks, parts
+from cortex.engine.store.sql import marks, parts, rows_in
 
 # Characters of texts kept unpacked: unpacking took half of a query.
 RECENT_CHARACTERS = 8_000_000
@@ -386,18 +386,14 @@ class ContentQueries:
 
     def counts_of(self, sources: Sequence[int]) -> dict[int, Counts]:
         """Number of docs, chunks and characters of each of these sources."""
-        counts = dict.fromkeys(sources, Counts(0, 0, 0))
+        query = (
+            "SELECT source, count(*), coalesce(sum(last_chunk - first_chunk + 1), 0), "
+            "coalesce(sum(characters), 0) "
+            "FROM docs JOIN blobs ON blobs.id = blob WHERE source IN (?*) GROUP BY source"
+        )
         with self._connections.read() as connection:
-            for part in parts(sources, PART):
-                rows = connection.execute(
-                    "SELECT source, count(*), coalesce(sum(last_chunk - first_chunk + 1), 0), "
-                    "coalesce(sum(characters), 0) "
-                    f"FROM docs JOIN blobs ON blobs.id = blob WHERE source IN ({marks(part)}) "
-                    "GROUP BY source",
-                    part,
-                )
-                counts.update({row[0]: Counts(*row[1:]) for row in rows})
-        return counts
+            counts = {row[0]: Counts(*row[1:]) for row in rows_in(connection, query, sources)}
+        return dict.fromkeys(sources, Counts(0, 0, 0)) | counts
 
     def size(self, source: int) -> int:
         """Total size of the files of a source in bytes."""

@@ -14,10 +14,9 @@ from cortex.base.types import Leak
 from cortex.engine.store.connection import Connection
 from cortex.engine.store.connections import Connections
 from cortex.engine.store.content.blobs import unpack
-from cortex.engine.store.sql import marks, parts
+from cortex.engine.store.sql import rows_in
 
 # Values in one statement.
-PART = 900
 # Blobs with redactions cached in memory.
 MAX_KEPT = 10_000
 
@@ -54,13 +53,10 @@ class Redactions:
     def _find(self, blobs: Sequence[int], texts: Mapping[int, str]) -> dict[int, RedactedText]:
         redactions: dict[int, RedactedText] = {}
         with self._connections.read() as connection:
-            known: dict[int, str] = {}
-            for part in parts(sorted(set(blobs)), PART):
-                rows = connection.execute(
-                    f"SELECT blob, found FROM leaks WHERE blob IN ({marks(part)}) AND version = ?",
-                    (*part, secret_scanner.VERSION),
-                )
-                known.update(rows)
+            query = "SELECT blob, found FROM leaks WHERE blob IN (?*) AND version = ?"
+            wanted = sorted(set(blobs))
+            rows = rows_in(connection, query, wanted, after=(secret_scanner.VERSION,))
+            known: dict[int, str] = {row[0]: row[1] for row in rows}
             for blob in blobs:
                 stored = known.get(blob)
                 if stored == "":

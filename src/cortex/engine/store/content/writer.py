@@ -18,7 +18,7 @@ from cortex.base.types import Cut, ScannedFile, Skipped, Source
 from cortex.engine.store.connection import Connection
 from cortex.engine.store.content.queries import ContentQueries, rows_below
 from cortex.engine.store.content.redactions import put_leaks
-from cortex.engine.store.sql import marks, parts
+from cortex.engine.store.sql import rows_in
 
 # Removed docs that stay listed after the lexical index has dropped them: vectors follow later.
 REMOVALS = 2_000
@@ -118,15 +118,9 @@ class ContentStore(ContentQueries):
 
     def blobs(self, hashes: Sequence[bytes]) -> dict[bytes, int]:
         """Ids of those contents that are already stored, by hash."""
-        ids: dict[bytes, int] = {}
         with self._connections.read() as connection:
-            for part in parts(hashes, 500):
-                ids.update(
-                    connection.execute(
-                        f"SELECT hash, id FROM blobs WHERE hash IN ({marks(part)})", part
-                    )
-                )
-        return ids
+            query = "SELECT hash, id FROM blobs WHERE hash IN (?*)"
+            return {row[0]: row[1] for row in rows_in(connection, query, hashes)}
 
     def apply(self, source: int, change: ContentChange) -> int:
         """Write the change in one transaction and return `seq`.

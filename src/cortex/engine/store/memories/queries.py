@@ -14,7 +14,7 @@ from cortex.base.types import Citation, Memory, MemoryState, Source
 from cortex.engine.store.connection import Connection
 from cortex.engine.store.connections import Connections
 from cortex.engine.store.memories.filters import ORDER, MemoryFilter, ids_of
-from cortex.engine.store.sql import marks, parts
+from cortex.engine.store.sql import marks, rows_in
 
 COLUMNS = (
     "memories.id, memories.origin, memories.key, memories.number, memories.source, "
@@ -30,8 +30,6 @@ COLUMNS = (
 )
 # Kind of their sources.
 MEMORIES = "memories"
-# Values in one statement.
-PARTS = 500
 # A tag with fewer memories than this is used to drive a query.
 FEW = 5_000
 # Answers cached while nothing changes, and docs in them: some 40 MB.
@@ -198,32 +196,23 @@ class MemoryQueries:
 
     def by_docs(self, docs: Sequence[int]) -> dict[int, Remembered]:
         """Memories behind these docs, by doc."""
-        memories: dict[int, Remembered] = {}
+        query = (
+            f"SELECT docs.id, {COLUMNS} JOIN docs ON docs.source = memories.source "
+            "AND docs.path = memories.key WHERE docs.id IN (?*)"
+        )
         with self._connections.read() as connection:
-            for part in parts(docs, PARTS):
-                rows = connection.execute(
-                    f"SELECT docs.id, {COLUMNS} JOIN docs ON docs.source = memories.source "
-                    "AND docs.path = memories.key "
-                    f"WHERE docs.id IN ({marks(part)})",
-                    part,
-                )
-                memories.update((row[0], remembered(row[1:])) for row in rows)
-        return memories
+            return {row[0]: remembered(row[1:]) for row in rows_in(connection, query, docs)}
 
     def standings(self, docs: Sequence[int]) -> dict[int, MemoryRanking]:
         """Ranking fields of the memories behind these docs: a twentieth of the full rows."""
-        rankings: dict[int, MemoryRanking] = {}
+        query = (
+            "SELECT docs.id, memories.id, memories.source, created, number, state, "
+            "project, other_project FROM docs CROSS JOIN memories "
+            "ON memories.source = docs.source AND memories.key = docs.path "
+            "WHERE docs.id IN (?*)"
+        )
         with self._connections.read() as connection:
-            for part in parts(docs, PARTS):
-                rows = connection.execute(
-                    "SELECT docs.id, memories.id, memories.source, created, number, state, "
-                    "project, other_project FROM docs CROSS JOIN memories "
-                    "ON memories.source = docs.source AND memories.key = docs.path "
-                    f"WHERE docs.id IN ({marks(part)})",
-                    part,
-                )
-                rankings.update((row[0], MemoryRanking(*row[1:])) for row in rows)
-        return rankings
+            return {row[0]: MemoryRanking(*row[1:]) for row in rows_in(connection, query, docs)}
 
     def by_fingerprint(self, fingerprint: bytes) -> list[Remembered]:
         """Memories with this fingerprint, that is the same content, oldest first."""
@@ -369,18 +358,13 @@ class MemoryQueries:
 
     def judgements(self, origin: str, keys: Sequence[str]) -> dict[str, Judgement]:
         """Decisions about these keys of an origin, even for rows that are not copied now."""
-        judgements: dict[str, Judgement] = {}
+        query = (
+            "SELECT key, state, actor, at, successor, made FROM judgements "
+            "WHERE origin = ? AND key IN (?*)"
+        )
         with self._connections.read() as connection:
-            for part in parts(keys, PARTS):
-                rows = connection.execute(
-                    "SELECT key, state, actor, at, successor, made FROM judgements "
-                    f"WHERE origin = ? AND key IN ({marks(part)})",
-                    (origin, *part),
-                )
-                judgements.update(
-                    (key, Judgement(MemoryState(state), *rest)) for key, state, *rest in rows
-                )
-        return judgements
+            rows = rows_in(connection, query, keys, before=(origin,))
+            return {key: Judgement(MemoryState(state), *rest) for key, state, *rest in rows}
 
     def forgotten(self, origin: str) -> Mapping[str, int]:
         """Keys of an origin that must not be copied again, with the time each was made; 0: any."""

@@ -45,8 +45,8 @@ from cortex.engine.store.records.outbox_rows import (
     waiting_for,
 )
 from cortex.engine.store.records.queries import VersionedRecord
-from cortex.engine.store.records.row_reader import BATCH, get_records
-from cortex.engine.store.sql import marks, parts
+from cortex.engine.store.records.row_reader import get_records
+from cortex.engine.store.sql import BATCH, marks, parts
 
 UPLOADED = "core.uploaded"
 # "1" while everything is compared with the Core from the beginning.

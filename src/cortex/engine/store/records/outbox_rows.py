@@ -16,9 +16,9 @@ from cortex.base.errors import ConfigError, StoreError
 from cortex.base.record_model import KINDS, SUMMARY, Actor, Body, Record
 from cortex.engine.store.connection import Connection
 from cortex.engine.store.records.json_codec import from_fields, to_fields
-from cortex.engine.store.records.row_reader import BATCH, get_records, kind_of_id
+from cortex.engine.store.records.row_reader import get_records, kind_of_id
 from cortex.engine.store.records.rows import UNSEEN
-from cortex.engine.store.sql import marks, parts
+from cortex.engine.store.sql import rows_in
 
 WAITING, REFUSED, SENT = "waiting", "refused", "sent"
 # Key of the Core's address in the store's metadata.
@@ -242,13 +242,9 @@ def waiting_for(connection: Connection, ids: Sequence[str], but: int = 0) -> set
     """Those of these records that a waiting entry other than `but` changes."""
     query = (
         "SELECT DISTINCT record FROM outbox_records JOIN outbox ON outbox.id = entry "
-        "WHERE state = 'waiting' AND entry <> ? AND record IN "
+        "WHERE state = 'waiting' AND entry <> ? AND record IN (?*)"
     )
-    return {
-        row[0]
-        for part in parts(ids, BATCH)
-        for row in connection.execute(f"{query}({marks(part)})", (but, *part))
-    }
+    return {row[0] for row in rows_in(connection, query, ids, before=(but,))}
 
 
 def compare_anew(connection: Connection) -> None:
@@ -258,16 +254,9 @@ def compare_anew(connection: Connection) -> None:
 
 def marks_of(connection: Connection, ids: Sequence[str]) -> dict[str, tuple[int, int]]:
     """Version and change of those of these records that the Core has."""
-    known: dict[str, tuple[int, int]] = {}
-    for part in parts(ids, BATCH):
-        query = f"SELECT record, version, change FROM replica WHERE record IN ({marks(part)})"
-        known.update(
-            {
-                record: (version, change)
-                for record, version, change in connection.execute(query, part)
-            }
-        )
-    return known
+    query = "SELECT record, version, change FROM replica WHERE record IN (?*)"
+    rows = rows_in(connection, query, ids)
+    return {record: (version, change) for record, version, change in rows}
 
 
 def _redact_entry(connection: Connection, entry_id: int, erased: Collection[str] = ()) -> None:
@@ -333,11 +322,7 @@ def _changed_fields_only(change: Mapping[str, Any]) -> dict[str, Any]:
 def _local_only(connection: Connection, ids: Sequence[str]) -> set[str]:
     """Those of these records that stay local and that the Core hasn't received after all."""
     query = "SELECT record FROM local_only WHERE record NOT IN (SELECT record FROM replica)"
-    return {
-        row[0]
-        for part in parts(ids, BATCH)
-        for row in connection.execute(f"{query} AND record IN ({marks(part)})", part)
-    }
+    return {row[0] for row in rows_in(connection, f"{query} AND record IN (?*)", ids)}
 
 
 def _trim(connection: Connection) -> None:

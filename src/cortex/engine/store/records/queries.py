@@ -17,7 +17,6 @@ from cortex.engine.store.connection import Connected, Connection
 from cortex.engine.store.partitions import RECORDS, parse_partition
 from cortex.engine.store.records.filters import FEW, conditions_of, rows_on, ways_to
 from cortex.engine.store.records.row_reader import (
-    BATCH,
     COLUMNS,
     docs_of,
     get_records,
@@ -27,7 +26,7 @@ from cortex.engine.store.records.row_reader import (
     select_records,
     starting_with,
 )
-from cortex.engine.store.sql import marks, parts
+from cortex.engine.store.sql import marks, rows_in
 
 # Cached answers of `narrow`.
 MAX_NARROWED = 32
@@ -189,20 +188,17 @@ class RecordQueries:
 
     def briefs(self, docs: Sequence[int], wanted: RecordFilter) -> dict[int, RecordHeader]:
         """Headers of the records of these docs that match a filter, by doc."""
-        headers: dict[int, RecordHeader] = {}
         where, values = conditions_of(wanted)
+        query = (
+            "SELECT docs.id, records.id, records.kind, records.state, records.updated, "
+            "records.made, coalesce((SELECT target "
+            "FROM refs WHERE record = records.id AND role = 'thread'), '') FROM docs "
+            "CROSS JOIN records ON records.id = docs.path "
+            f"AND records.source = docs.source WHERE docs.id IN (?*){where}"
+        )
         with self._connections.read() as connection:
-            for part in parts(docs, BATCH):
-                rows = connection.execute(
-                    "SELECT docs.id, records.id, records.kind, records.state, records.updated, "
-                    "records.made, coalesce((SELECT target "
-                    "FROM refs WHERE record = records.id AND role = 'thread'), '') FROM docs "
-                    "CROSS JOIN records ON records.id = docs.path "
-                    f"AND records.source = docs.source WHERE docs.id IN ({marks(part)}){where}",
-                    (*part, *values),
-                )
-                headers.update({row[0]: RecordHeader(*row[1:]) for row in rows})
-        return headers
+            rows = rows_in(connection, query, docs, after=values)
+            return {row[0]: RecordHeader(*row[1:]) for row in rows}
 
     def targets(self, role: str) -> frozenset[str]:
         """All targets that records reference in this role."""
@@ -219,35 +215,26 @@ class RecordQueries:
 
     def links(self, ids: Sequence[str], limit: int = 500) -> list[Record[Any]]:
         """Links from or to any of these records, newest first."""
-        link_ids: set[str] = set()
+        query = (
+            "SELECT record FROM refs WHERE role IN ('source', 'target') "
+            "AND record > 'link_' AND record < 'link`' AND target IN (?*) LIMIT ?"
+        )
         with self._connections.read() as connection:
-            for part in parts(ids, BATCH):
-                link_ids.update(
-                    row[0]
-                    for row in connection.execute(
-                        "SELECT record FROM refs WHERE role IN ('source', 'target') "
-                        "AND record > 'link_' AND record < 'link`' "
-                        f"AND target IN ({marks(part)}) LIMIT ?",
-                        (*part, limit),
-                    )
-                )
+            link_ids = {row[0] for row in rows_in(connection, query, ids, after=(limit,))}
             return list(get_records(connection, sorted(link_ids, reverse=True)[:limit]).values())
 
     def by_docs(self, docs: Sequence[int]) -> dict[int, Record[Any]]:
         """Records behind these docs, by doc."""
-        records: dict[int, Record[Any]] = {}
+        query = (
+            f"SELECT docs.id, {COLUMNS} FROM docs JOIN records ON records.id = docs.path "
+            "AND records.source = docs.source WHERE docs.id IN (?*)"
+        )
         with self._connections.read() as connection:
-            for part in parts(docs, BATCH):
-                rows = connection.execute(
-                    f"SELECT docs.id, {COLUMNS} FROM docs JOIN records ON records.id = docs.path "
-                    "AND records.source = docs.source "
-                    f"WHERE docs.id IN ({marks(part)})",
-                    part,
-                )
-                records.update(
-                    {row[0]: record for row in rows if (record := record_of(row[1:])) is not None}
-                )
-        return records
+            return {
+                row[0]: record
+                for row in rows_in(connection, query, docs)
+                if (record := record_of(row[1:])) is not None
+            }
 
     def sources(self, kinds: Iterable[str]) -> list[Source]:
         """Sources in which records of these kinds are indexed."""
@@ -300,13 +287,13 @@ class RecordQueries:
     def kept(self, ids: Iterable[str]) -> list[VersionedRecord]:
         """Those of these records that exist, in this order, with their last change number."""
         wanted = list(dict.fromkeys(ids))
-        records: dict[str, VersionedRecord] = {}
+        query = f"SELECT {COLUMNS}, records.change FROM records WHERE id IN (?*)"
         with self._connections.read() as connection:
-            for part in parts(wanted, BATCH):
-                query = f"SELECT {COLUMNS}, records.change FROM records WHERE id IN ({marks(part)})"
-                for row in connection.execute(query, part).fetchall():
-                    if (record := record_of(row[:-1])) is not None:
-                        records[record.id] = VersionedRecord(record, row[-1])
+            records = {
+                record.id: VersionedRecord(record, row[-1])
+                for row in rows_in(connection, query, wanted)
+                if (record := record_of(row[:-1])) is not None
+            }
         return [records[record_id] for record_id in wanted if record_id in records]
 
     def last_change(self) -> int:

@@ -15,9 +15,8 @@ from cortex.engine.store.connection import Connection
 from cortex.engine.store.partitions import parse_partition
 from cortex.engine.store.records.filters import FEW, Way, ways_to
 from cortex.engine.store.records.json_codec import from_json
-from cortex.engine.store.sql import marks, parts
+from cortex.engine.store.sql import marks, rows_in
 
-BATCH = 500
 # Sources in which a doc is looked up directly.
 MOST_TRIED = 2
 # Targets with references that are walked kind by kind.
@@ -46,12 +45,8 @@ def read_records(rows: Iterable[Sequence[Any]]) -> list[Record[Any]]:
 
 def get_records(connection: Connection, ids: Sequence[str]) -> dict[str, Record[Any]]:
     """Those of these records that exist, in the order given."""
-    records: dict[str, Record[Any]] = {}
-    for part in parts(ids, BATCH):
-        rows = connection.execute(
-            f"SELECT {COLUMNS} FROM records WHERE id IN ({marks(part)})", part
-        )
-        records.update({record.id: record for record in read_records(rows)})
+    rows = rows_in(connection, f"SELECT {COLUMNS} FROM records WHERE id IN (?*)", ids)
+    records = {record.id: record for record in read_records(rows)}
     return {record_id: records[record_id] for record_id in ids if record_id in records}
 
 

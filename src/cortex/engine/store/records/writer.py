@@ -31,11 +31,11 @@ from cortex.engine.store.records.outbox_rows import (
     waiting_for,
 )
 from cortex.engine.store.records.queries import RecordQueries, VersionedRecord
-from cortex.engine.store.records.row_reader import BATCH, get_records
+from cortex.engine.store.records.row_reader import get_records
 from cortex.engine.store.records.rows import RecordRows, RecordTextExtractor
 from cortex.engine.store.records.transaction import Guard, RecordTransaction, Screened, Sees
 from cortex.engine.store.records.write_batch import INTO_KEYS
-from cortex.engine.store.sql import marks, parts
+from cortex.engine.store.sql import marks, rows_in
 
 # Attempts of a transaction that conflicts with another one.
 ATTEMPTS = 5
@@ -256,15 +256,13 @@ def _read_answers(
 ) -> dict[tuple[str, str], tuple[bytes, str]]:
     """Payload hash and result of those of these keys of actors that were used."""
     actors = tuple({actor for actor, _ in keys})
-    answers: dict[tuple[str, str], tuple[bytes, str]] = {}
-    for part in parts(list(dict.fromkeys(key for _, key in keys)), BATCH):
-        query = (
-            "SELECT actor, key, payload, result FROM keys "
-            f"WHERE actor IN ({marks(actors)}) AND key IN ({marks(part)})"
-        )
-        rows = connection.execute(query, (*actors, *part)).fetchall()
-        answers |= {(actor, key): (payload, result) for actor, key, payload, result in rows}
-    return answers
+    query = (
+        "SELECT actor, key, payload, result FROM keys "
+        f"WHERE actor IN ({marks(actors)}) AND key IN (?*)"
+    )
+    names = list(dict.fromkeys(key for _, key in keys))
+    rows = rows_in(connection, query, names, before=actors)
+    return {(actor, key): (payload, result) for actor, key, payload, result in rows}
 
 
 def _not_indexed(record: Record[Any], get: Callable[[str], Record[Any] | None]) -> None:
