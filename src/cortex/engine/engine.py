@@ -33,7 +33,6 @@ from cortex.base.types import (
     StoreStats,
 )
 from cortex.engine import chunkers
-from cortex.engine.adhoc_search import AdhocSearch
 from cortex.engine.embedders import Embedder
 from cortex.engine.embedders.circuit_breaker import Embedders, open_embedders, who_embeds
 from cortex.engine.embedding_coordinator import EmbeddingCoordinator
@@ -84,9 +83,8 @@ class Engine:
         self.settings = settings
         self.followed_settings = FollowedSettings(settings)
         self._lent_embedders = embedders is not None
-        self.embedders = embedders or (
-            Embedders(embedder) if embedder is not None else open_embedders(settings)
-        )
+        lent = Embedders(embedder) if embedder is not None else embedders
+        self.embedders = lent or open_embedders(settings)
         self._setup = setup or project_setup(self.root, settings, in_memory=in_memory)
         directory = self._setup.directory
         self.read_only = read_only or (directory is not None and is_frozen(directory))
@@ -102,19 +100,11 @@ class Engine:
         self._catch_up_after = 0.0
         may_replace = self._setup.is_disposable and not (self.read_only or keep_damaged)
         self._replacement = Replacement(self.root, allowed=may_replace)
-        self._handle = StoreHandle(
-            directory,
-            self._open,
-            self._replacement,
-            lambda: self._searcher.reset_cache(self.settings),
-        )
-        self._adhoc_search = AdhocSearch(
-            lambda: Engine(self.root, self.settings, in_memory=True, embedders=Embedders(None))
-        )
+        self._handle = StoreHandle(directory, self._open, self._replacement, self._on_reopened)
         self._searcher = Searcher(
             self._handle.current,
             lambda: self.state,
-            self._adhoc_search,
+            lambda: Engine(self.root, self.settings, in_memory=True, embedders=Embedders(None)),
             repair or self.repair,
             lambda: self._replacement.notice,
         )
@@ -170,6 +160,9 @@ class Engine:
 
         runs = RunQueue(store, source, self._pool, settings_of, embedding.makings)
         return OpenedStore(store, source, embedding, runs)
+
+    def _on_reopened(self) -> None:
+        self._searcher.reset_cache(self.settings)
 
     def _make_pool(self, size: int) -> Pool:
         return Pool(
@@ -416,7 +409,7 @@ class Engine:
     def reconfigure(self, settings: Settings) -> None:
         """Apply other settings from now on."""
         before, self.settings = self.settings, settings
-        self._searcher.reset_cache(settings)
+        self._searcher.reconfigure(settings)
         self.store.content.redacts(settings.security.redact != "off")
         if who_embeds(before) != who_embeds(settings):
             old, self.embedders = self.embedders, open_embedders(settings)
@@ -426,7 +419,6 @@ class Engine:
             self._lent_embedders = False
         for pool in (self._pool, self._single_file_pool):
             pool.limit(self._setup.sources.read_timeout(settings), settings.limits.memory.heap)
-        self._adhoc_search.reconfigure(settings)
 
     def clean_up(self) -> None:
         """Drop orphaned content and log entries past their retention."""
@@ -448,13 +440,13 @@ class Engine:
         """Release worker processes and ad-hoc search data that were unused for that long."""
         self._pool.close_if_idle(idle_seconds)
         self._single_file_pool.close_if_idle(idle_seconds)
-        self._adhoc_search.rest(idle_seconds)
+        self._searcher.rest(idle_seconds)
 
     def close(self) -> None:
         """Stop workers and a run under way, close the store, release the lease."""
         # Stopped first, or its embedder would fail because it is closed.
         self._handle.stop()
-        self._adhoc_search.close()
+        self._searcher.close()
         self._single_file_pool.close()
         if not self._lent_embedders:
             self.embedders.close()

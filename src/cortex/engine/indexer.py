@@ -258,14 +258,12 @@ class _Run:
             is_full_scan and content.get(f"stamp:{task.source.id}") not in ("", self.stamp)
         )
         if task.force:
-            content.set({"epoch": str(int(content.get("epoch", "0")) + 1)})
+            content.set({"epoch": str(content.number("epoch") + 1)})
             content.doubt()
-        self.salt = f"{self.stamp}:{content.get('epoch', '0')}".encode()
+        self.salt = f"{self.stamp}:{content.number('epoch')}".encode()
         self.retry = (
             is_full_scan
-            and not 0
-            <= time.time() - int(content.get(f"retried:{task.source.id}", "0"))
-            < RETRY_SECONDS
+            and not 0 <= time.time() - content.number(f"retried:{task.source.id}") < RETRY_SECONDS
         )
         waiting = [
             file

@@ -233,12 +233,12 @@ class Library(Engine):
     def state_of(self, folder: Folder) -> FolderState:
         """Figures of the library about a folder."""
         content, source = self.store.content, folder.source
-        indexed = content.get(f"indexed:{source.id}")
+        indexed = content.indexed_at(source.id)
         return FolderState(
             folder,
             self.store.counts(source.id),
             self.store.content.size(source.id),
-            rfc3339(int(indexed)) if indexed else "",
+            rfc3339(indexed) if indexed else "",
             content.skipped(source.id),
             Path(source.root).is_dir(),
         )
@@ -246,10 +246,8 @@ class Library(Engine):
     def freshness(self) -> Freshness:
         """State of the library: that of the folder compared longest ago."""
         state = super().freshness()
-        compared = [
-            self.store.content.get(f"indexed:{folder.source.id}") for folder in self.folders()
-        ]
-        oldest = min(map(int, compared), default=0) if all(compared) else 0
+        compared = [self.store.content.indexed_at(folder.source.id) for folder in self.folders()]
+        oldest = min(compared, default=0) if all(compared) else 0
         if state.state == "error" or self.running or not all(compared):
             return replace(state, last_indexed=rfc3339(oldest) if oldest else "")
         return Freshness("ready", 1.0, rfc3339(oldest) if oldest else "")

@@ -15,7 +15,7 @@ from cortex.base.errors import CortexError
 from cortex.base.runtime.lru_cache import Cache
 from cortex.base.settings import Settings
 from cortex.base.types import Cancel, Mode, Page, Query, Source
-from cortex.engine.adhoc_search import AdhocSearch, search_files
+from cortex.engine.adhoc_search import AdhocSearch, Reader, search_files
 from cortex.engine.file_queue import Preference
 from cortex.engine.index_repair import Healing
 from cortex.engine.index_settings import IndexState
@@ -56,17 +56,20 @@ class Searcher:
         self,
         opened: Callable[[], OpenedStore],
         state: Callable[[], IndexState],
-        adhoc: AdhocSearch,
+        open_reader: Callable[[], Reader],
         repair: Callable[[], bool],
         notice: Callable[[], str],
     ) -> None:
-        """`repair` is as in `Healing`; `notice` the reason for a rebuild of the store, or empty."""
+        """Answer from `opened`, or where the query asks for it from an engine in memory.
+
+        `repair` is as in `Healing`; `notice` is the reason for a rebuild of the store, or empty.
+        """
         self._opened = opened
         self._state = state
         self._healing = Healing(
             lambda: opened().damaged, repair, lambda: opened().store.lease.holder() != 0
         )
-        self._adhoc = adhoc
+        self._adhoc = AdhocSearch(open_reader)
         self._notice = notice
         self.reset_cache(state().settings)
         # Number of searches, and their seconds.
@@ -78,6 +81,19 @@ class Searcher:
             min(settings.search.cache_size, settings.limits.memory.cache),
             settings.retention.days * 86_400,
         )
+
+    def reconfigure(self, settings: Settings) -> None:
+        """Apply other settings from now on."""
+        self.reset_cache(settings)
+        self._adhoc.reconfigure(settings)
+
+    def rest(self, idle_seconds: float) -> None:
+        """Release the engine in memory when it was unused for that long."""
+        self._adhoc.rest(idle_seconds)
+
+    def close(self) -> None:
+        """Release the engine in memory; its search under way ends at its next file."""
+        self._adhoc.close()
 
     def search(
         self,

@@ -16,9 +16,7 @@ def collect_stats(opened: OpenedStore, state: Freshness, searcher: Searcher) -> 
     content = store.content
     counts = content.counts(source)
     step = runs.under_way() or runs.step
-    waiting = (
-        max(int(content.get(f"files:{source}", "0")), step.total) if state.state != "ready" else 0
-    )
+    waiting = max(content.number(f"files:{source}"), step.total) if state.state != "ready" else 0
     small, medium, large = content.sizes(source, SMALL_BYTES, LARGE_BYTES)
     count, seconds = searcher.totals
     return StoreStats(
@@ -40,5 +38,5 @@ def collect_stats(opened: OpenedStore, state: Freshness, searcher: Searcher) -> 
         indexing_seconds=float(content.get(f"seconds:{source}", "0")),
         cache_bytes=searcher.cache.size,
         cache_hit_rate=searcher.cache.hit_rate,
-        last_cleanup=rfc3339(int(content.get("cleanup"))) if content.get("cleanup") else "",
+        last_cleanup=rfc3339(cleanup) if (cleanup := content.number("cleanup")) else "",
     )

@@ -16,7 +16,6 @@ from cortex.engine.store.connections import Connections
 from cortex.engine.store.content.blobs import unpack
 from cortex.engine.store.sql import rows_in
 
-# Values in one statement.
 # Blobs with redactions cached in memory.
 MAX_KEPT = 10_000
 

@@ -203,7 +203,7 @@ class ContentStore(ContentQueries):
     @property
     def words_linger(self) -> bool:
         """True if the lexical index files still contain removed content and must be rebuilt."""
-        return int(self.get("dead", "0")) >= ALL_DEAD
+        return self.number("dead") >= ALL_DEAD
 
     def remembers(self, seq: int) -> bool:
         """True if all removals since `seq` are still listed."""
@@ -253,6 +253,14 @@ class ContentStore(ContentQueries):
         row = self._connections.row("SELECT value FROM meta WHERE key = ?", (key,))
         return default if row is None else row[0]
 
+    def number(self, key: str) -> int:
+        """Number of a key in the store's metadata, 0 where it has none."""
+        return int(self.get(key) or "0")
+
+    def indexed_at(self, source: int) -> int:
+        """Second of the last complete run over a source, 0 before the first."""
+        return self.number(f"indexed:{source}")
+
     def set(self, values: Mapping[str, str]) -> None:
         """Set keys in the store's metadata."""
         with self._connections.write() as connection:
@@ -265,7 +273,7 @@ class ContentStore(ContentQueries):
         self.set({f"recent:{source}": "\0".join(paths), f"recent-state:{source}": state})
 
     def seq(self) -> int:
-        return int(self.get("seq", "0"))
+        return self.number("seq")
 
     def skipped(self, source: int) -> tuple[Skipped, ...]:
         """Files of a source that are not in the index, with the reasons, by path."""

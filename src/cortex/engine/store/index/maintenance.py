@@ -235,7 +235,7 @@ class Indexes:
             return True
 
     def _has_many_dead_rows(self) -> bool:
-        dead = int(self._content.get("dead", "0"))
+        dead = self._content.number("dead")
         with self._lock:
             words = self._words
         if words is None or dead < DEAD_ROWS:
