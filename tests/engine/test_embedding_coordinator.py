@@ -393,7 +393,7 @@ def test_closing_does_not_wait_for_a_batch_under_way(open_engine, keep, until):
     engine.embedding.stop()
     costly.close()  # who lends an embedder closes it
     engine.close()
-    assert not engine._opened.embedding._thread.is_alive()
+    assert not engine.embedding._thread.is_alive()
 
 
 def test_nothing_is_said_of_an_embedder_that_was_closed_on_purpose(
@@ -410,8 +410,8 @@ def test_nothing_is_said_of_an_embedder_that_was_closed_on_purpose(
     second.gate.clear()
     keeper = keep(engine)
     assert first.waiting.wait(DEADLINE)
-    engine._embedders = Embedders(second)
-    engine.embedding.use(engine._embedders)  # as after a change of settings
+    engine.embedders = Embedders(second)
+    engine.embedding.use(engine.embedders)  # as after a change of settings
     first.close()
     assert second.waiting.wait(DEADLINE)
     keeper.close()

@@ -237,7 +237,7 @@ def test_a_question_during_the_first_run_waits_for_the_files_whose_paths_fit_it(
 
 
 def test_nothing_is_never_said_before_the_end_of_the_first_run(half_read, monkeypatch):
-    monkeypatch.setattr("cortex.engine.engine.FIRST_ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr("cortex.engine.searcher.FIRST_ANSWER_SECONDS", 0.2)
     engine, paused = half_read
     strict = Query("a lamp that is nowhere described", threshold=1.0)
     with paused:
@@ -539,7 +539,7 @@ def test_a_keeper_without_the_lease_lets_go_too(open_engine, monkeypatch):
 
 
 def test_fullworkspace_on_many_files_answers_from_the_index_and_says_so(open_engine, monkeypatch):
-    monkeypatch.setattr(engine_module, "FULL_MODE_FILES", 2)
+    monkeypatch.setattr("cortex.engine.searcher.FULL_MODE_FILES", 2)
     engine = open_engine()
     engine.index()
     page = engine.search(Query("switch lamp", mode=Mode.FULL))

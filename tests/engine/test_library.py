@@ -27,7 +27,8 @@ from cortex.base.types import Mode, Query
 from cortex.engine import run_queue
 from cortex.engine.auto_indexer import AutoIndexer
 from cortex.engine.embedders.circuit_breaker import Embedders
-from cortex.engine.library import Library, has_folders, id_of
+from cortex.engine.home_store import has_folders
+from cortex.engine.library import Library, id_of
 from cortex.engine.sources.forbidden_roots import reason_against
 from cortex.families.team.search import RecordQuery, find
 from cortex.families.team.writes.create import create
@@ -69,12 +70,12 @@ def test_who_waits_sees_signs_of_life_while_the_holder_does_its_chores(
     assert library.holds()
     signs: list[str] = []
 
-    def work(library: Library) -> None:
+    def work() -> None:
         number = library.store.log.ask(library.source.id, False, False, None)
         until(lambda: library.store.log.sign(number))
         signs.append(library.store.log.sign(number))
 
-    library.chores = (work,)
+    library.chores.append(work)
     library.serve_requests()
     assert signs
 

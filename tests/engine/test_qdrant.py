@@ -22,7 +22,8 @@ from cortex.base.settings import Settings, load
 from cortex.base.types import Cancel, Stamp
 from cortex.engine.auto_indexer import AutoIndexer
 from cortex.engine.embedders.hashing import HashingEmbedder
-from cortex.engine.library import Library, open_qdrant
+from cortex.engine.home_store import open_qdrant
+from cortex.engine.library import Library
 from cortex.engine.store import Qdrant
 from cortex.engine.store.index import qdrant
 from cortex.families.documents.search import DocumentResults, find, query_of

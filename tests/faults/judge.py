@@ -3,6 +3,7 @@
 import random
 import sys
 import threading
+from functools import partial
 from itertools import count
 from pathlib import Path
 
@@ -32,7 +33,7 @@ def lamp(number: int, version: int) -> Memory:
 
 
 with open_library(settings_of(home, ACK_MEM_DB=str(root / "mem" / "claude-mem.db"))) as library:
-    library.chores = (tend,)
+    library.chores.append(partial(tend, library))
     keeper = AutoIndexer(library)
     add(library, lamp(1, 1))
     print("ready", flush=True)

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 import cortex.engine.auto_indexer
-import cortex.engine.engine
+import cortex.engine.searcher
 from cortex.base.errors import CortexError
 from cortex.base.settings import load
 from cortex.base.types import Mode, Query
@@ -13,7 +13,7 @@ from cortex.engine.auto_indexer import AutoIndexer
 from cortex.engine.engine import Engine
 
 # Whoever asks does so again
-cortex.engine.auto_indexer.RETRY_SECONDS = cortex.engine.engine.FIRST_ANSWER_SECONDS = 0.5
+cortex.engine.auto_indexer.RETRY_SECONDS = cortex.engine.searcher.FIRST_ANSWER_SECONDS = 0.5
 root, home = Path(sys.argv[1]), Path(sys.argv[2])
 settings = load(root, environment={"CORTEX_HOME": str(home)}, flags={"indexing.workers": 1})
 with Engine(root, settings) as engine:

@@ -87,6 +87,11 @@ class IndexState:
     # An auto-indexer of this process keeps it fresh, if it holds the lease.
     kept: bool
 
+    @property
+    def indexed(self) -> bool:
+        """True once a full run of the source is done."""
+        return bool(self.store.content.indexed_at(self.source.id))
+
     def made_with(self) -> dict[str, object]:
         """Settings the index was made with, by name; empty before a first full run."""
         text = self.store.content.get(f"settings:{self.source.id}")
@@ -112,7 +117,7 @@ class IndexState:
     @property
     def over_limit(self) -> int:
         """Number of files left out because the index is full (workspace.maxFiles)."""
-        return int(self.store.content.get(f"over:{self.source.id}", "0"))
+        return self.store.content.number(f"over:{self.source.id}")
 
     def describe(self) -> dict[str, object]:
         """Non-default settings the index was made with, and overrides; often empty."""

@@ -111,6 +111,13 @@ def rules_of(settings: Settings, root: Path, *, documents: bool = False) -> Rule
     )
 
 
+def scan_files(
+    root: Path, settings: Settings, cancel: Cancel | None = None
+) -> tuple[ScannedFile, ...]:
+    """Files of a root that belong in the index, as they are on disk now."""
+    return scan(root, rules_of(settings, root), cancel).files
+
+
 def _chunk_files(settings: Settings, root: Path) -> tuple[str, ...]:
     """Pattern of the project's chunk files, which have a search of their own."""
     folder = Path(os.path.abspath(root / settings.server.chunks_dir))
@@ -251,14 +258,12 @@ class _Run:
             is_full_scan and content.get(f"stamp:{task.source.id}") not in ("", self.stamp)
         )
         if task.force:
-            content.set({"epoch": str(int(content.get("epoch", "0")) + 1)})
+            content.set({"epoch": str(content.number("epoch") + 1)})
             content.doubt()
-        self.salt = f"{self.stamp}:{content.get('epoch', '0')}".encode()
+        self.salt = f"{self.stamp}:{content.number('epoch')}".encode()
         self.retry = (
             is_full_scan
-            and not 0
-            <= time.time() - int(content.get(f"retried:{task.source.id}", "0"))
-            < RETRY_SECONDS
+            and not 0 <= time.time() - content.number(f"retried:{task.source.id}") < RETRY_SECONDS
         )
         waiting = [
             file

@@ -124,7 +124,7 @@ class RunQueue:
 
     def freshness(self) -> Freshness:
         """State and progress of the index."""
-        indexed_at = self._store.content.get(f"indexed:{self._source.id}")
+        indexed_at = self._store.content.indexed_at(self._source.id)
         step = self.under_way()
         if step is None and self.error:
             state = "error"
@@ -136,7 +136,7 @@ class RunQueue:
         return Freshness(
             state=state,
             progress=progress,
-            last_indexed=rfc3339(int(indexed_at)) if indexed_at else "",
+            last_indexed=rfc3339(indexed_at) if indexed_at else "",
             error=self.error,
         )
 

@@ -4,6 +4,7 @@ its stdin says otherwise.
 
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
@@ -13,7 +14,7 @@ from cortex.families.memory.background import tend
 from families.memory.desk import open_library, settings_of
 
 with open_library(settings_of(Path(sys.argv[1]))) as library:
-    library.chores = (tend,)
+    library.chores.append(partial(tend, library))
     keeper = AutoIndexer(library)
     while not library.store.lease.held:
         time.sleep(0.01)

@@ -79,14 +79,7 @@ def search_exact(
     matches = Matches([])
     wanted = [file for file in files if _is_wanted(file.path, query)]
     for file in sorted(wanted, key=lambda file: (bool(role_of(file.path)), file.path)):
-        if cancel:
-            raise Cancelled()
-        if time.monotonic() > deadline:
-            raise LimitError(
-                "SEARCH_TIMEOUT",
-                "the search ran out of time",
-                context={"files_left_from": file.path},
-            )
+        _check_time(cancel, deadline, file.path)
         if len(matches.hits) >= MAX_HITS:
             matches.stopped = True
             break
@@ -111,6 +104,15 @@ def search_exact(
         key=lambda hit: (bool(role_of(hit.path)), -hit.score, hit.path, hit.start_line)
     )
     return matches
+
+
+def _check_time(cancel: Cancel, deadline: float, path: str) -> None:
+    if cancel:
+        raise Cancelled()
+    if time.monotonic() > deadline:
+        raise LimitError(
+            "SEARCH_TIMEOUT", "the search ran out of time", context={"files_left_from": path}
+        )
 
 
 # Hashes of texts without secrets.

@@ -18,14 +18,14 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Protocol
 
 from cortex.base.errors import CortexError, FileError, StoreError, short_of_memory, shortage_of
 from cortex.base.paths import is_frozen
 from cortex.base.runtime.file_lock import lock_file
 from cortex.base.visibility import Viewer
+from cortex.engine.store.connection import SingleReads, SqliteConnection
 from cortex.engine.store.row_level_security import Confined, confine, show
 
 BUSY_TIMEOUT_MS = 10_000
@@ -44,29 +44,7 @@ CHECKPOINT_MS = 100
 COPIES, LOCK = "cortex-store-", "lock"
 
 
-class WriteConflict(StoreError):
-    """Two writers conflicted and this one was rolled back, or the connection broke.
-
-    The write can be retried: either nothing was written, or a caller with an idempotency key finds
-    the earlier result.
-    """
-
-
-class Connected(Protocol):
-    """Connection provider for records: SQLite or PostgreSQL."""
-
-    def write(
-        self, *, durable: bool = False, erase: bool = False
-    ) -> AbstractContextManager[Any]: ...
-
-    def read(self) -> AbstractContextManager[Any]: ...
-
-    def together(self) -> AbstractContextManager[None]: ...
-
-    def jot(self, statement: str, values: Sequence[object]) -> None: ...
-
-
-class Connections:
+class Connections(SingleReads):
     """All connections of this process to one store.
 
     If `confined`, each thread sees what its viewer may see.
@@ -87,7 +65,7 @@ class Connections:
         self._process = os.getpid()
         self._lock = threading.RLock()
         self._local = threading.local()
-        self._idle: list[sqlite3.Connection] = []
+        self._idle: list[SqliteConnection] = []
         self._reading = 0
         self._returned = threading.Condition()
         self._closed = False
@@ -112,7 +90,7 @@ class Connections:
         )
 
     @contextmanager
-    def write(self, *, durable: bool = False, erase: bool = False) -> Iterator[sqlite3.Connection]:
+    def write(self, *, durable: bool = False, erase: bool = False) -> Iterator[SqliteConnection]:
         """Open a write transaction: committed when the block ends, rolled back when it raises.
 
         `durable` is for data that can't be recreated: when this returns it is on the disk, not only
@@ -172,7 +150,7 @@ class Connections:
             self._lock.release()
 
     @contextmanager
-    def read(self) -> Iterator[sqlite3.Connection]:
+    def read(self) -> Iterator[SqliteConnection]:
         """Open a read transaction: every statement in the block sees the same state."""
         if self.path is None:
             with self._lock, translated(self.path):
@@ -225,7 +203,7 @@ class Connections:
         finally:
             self._local.viewer = None
 
-    def _borrow(self) -> sqlite3.Connection:
+    def _borrow(self) -> SqliteConnection:
         with self._returned:
             self._check_open()
             self._reading += 1
@@ -248,7 +226,7 @@ class Connections:
         )
         return next(matches, -1)
 
-    def _give_back(self, connection: sqlite3.Connection) -> None:
+    def _give_back(self, connection: SqliteConnection) -> None:
         try:
             if connection.in_transaction:
                 # Nothing was written, so this fails only for lack of memory.
@@ -361,7 +339,7 @@ def _make_private(path: Path) -> None:
         )
 
 
-def _connect(path: Path | None, read_only: bool, confined: bool) -> sqlite3.Connection:
+def _connect(path: Path | None, read_only: bool, confined: bool) -> SqliteConnection:
     connection = sqlite3.connect(
         ":memory:" if path is None else f"{path.absolute().as_uri()}?{_mode(path, read_only)}",
         uri=path is not None,
@@ -369,7 +347,7 @@ def _connect(path: Path | None, read_only: bool, confined: bool) -> sqlite3.Conn
         isolation_level=None,
         check_same_thread=False,
         cached_statements=256,
-        factory=Confined if confined else sqlite3.Connection,
+        factory=Confined if confined else SqliteConnection,
     )
     try:
         if confined:

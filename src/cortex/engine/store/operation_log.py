@@ -64,11 +64,10 @@ class OperationLog:
 
     def recent(self, limit: int = 20) -> list[Operation]:
         """Latest entries, newest first."""
-        with self._connections.read() as connection:
-            rows = connection.execute(
-                "SELECT at, what, detail FROM operations ORDER BY id DESC LIMIT ?", (limit,)
-            )
-            return [Operation(at, what, json.loads(detail)) for at, what, detail in rows]
+        rows = self._connections.rows(
+            "SELECT at, what, detail FROM operations ORDER BY id DESC LIMIT ?", (limit,)
+        )
+        return [Operation(at, what, json.loads(detail)) for at, what, detail in rows]
 
     def purge(self, before: int, most_bytes: int = sys.maxsize) -> int:
         """Drop old entries and requests; returns the number of entries dropped.
@@ -99,22 +98,21 @@ class OperationLog:
 
     def asked(self, since: int) -> list[OperationRequest]:
         """Unanswered requests made since that second, oldest first."""
-        with self._connections.read() as connection:
-            rows = connection.execute(
-                "SELECT id, source, force, limited, paths FROM requests WHERE answer IS NULL "
-                "AND at >= ? ORDER BY id",
-                (since,),
+        rows = self._connections.rows(
+            "SELECT id, source, force, limited, paths FROM requests WHERE answer IS NULL "
+            "AND at >= ? ORDER BY id",
+            (since,),
+        )
+        return [
+            OperationRequest(
+                request_id,
+                source,
+                bool(force),
+                bool(limited),
+                None if paths is None else tuple(json.loads(paths)),
             )
-            return [
-                OperationRequest(
-                    request_id,
-                    source,
-                    bool(force),
-                    bool(limited),
-                    None if paths is None else tuple(json.loads(paths)),
-                )
-                for request_id, source, force, limited, paths in rows
-            ]
+            for request_id, source, force, limited, paths in rows
+        ]
 
     def answer(self, request: int, answer: str) -> None:
         """Answer a request."""
@@ -123,11 +121,8 @@ class OperationLog:
 
     def answered(self, request: int) -> str | None:
         """Answer to a request, None while there is none."""
-        with self._connections.read() as connection:
-            row = connection.execute(
-                "SELECT answer FROM requests WHERE id = ?", (request,)
-            ).fetchone()
-            return None if row is None else row[0]
+        row = self._connections.row("SELECT answer FROM requests WHERE id = ?", (request,))
+        return None if row is None else row[0]
 
     def tell(self, request: int, step: Progress) -> None:
         """Store the progress of a request."""
@@ -137,22 +132,15 @@ class OperationLog:
 
     def beat(self, step: Progress) -> None:
         """Store the progress of the run in all open requests, as a sign of life."""
-        with self._connections.read() as connection:
-            if (
-                connection.execute("SELECT 1 FROM requests WHERE answer IS NULL LIMIT 1").fetchone()
-                is None
-            ):
-                return
+        if self._connections.row("SELECT 1 FROM requests WHERE answer IS NULL LIMIT 1") is None:
+            return
         sign = json.dumps([step.stage, step.done, step.total, time.time_ns()])
         self._connections.jot("UPDATE requests SET progress = ? WHERE answer IS NULL", (sign,))
 
     def sign(self, request: int) -> str:
         """Latest sign of life of a request: a new text each time, "" before the first."""
-        with self._connections.read() as connection:
-            row = connection.execute(
-                "SELECT progress FROM requests WHERE id = ?", (request,)
-            ).fetchone()
-            return "" if row is None or row[0] is None else row[0]
+        row = self._connections.row("SELECT progress FROM requests WHERE id = ?", (request,))
+        return "" if row is None or row[0] is None else row[0]
 
     def progress_of(self, request: int) -> Progress | None:
         """Progress of a request, None before the first report."""

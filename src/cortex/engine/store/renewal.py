@@ -7,11 +7,10 @@ used for it.
 from __future__ import annotations
 
 import secrets
-import sqlite3
 from collections.abc import Callable
 
 from cortex.base.record_model import refs_of
-from cortex.engine.store.connections import Connected
+from cortex.engine.store.connection import Connected, Connection
 from cortex.engine.store.memories.queries import COLUMNS, remembered
 from cortex.engine.store.memories.rows import OWN, reword_memory
 from cortex.engine.store.memories.rows import MemoryTextExtractor as MemoryWording
@@ -30,7 +29,7 @@ def renew(
     name_of: MemoryNameOf,
     word_memory: MemoryWording,
     word_record: RecordWording,
-    take: Callable[[sqlite3.Connection], None] = lambda connection: None,
+    take: Callable[[Connection], None] = lambda connection: None,
 ) -> None:
     """Renew a database in one transaction; `take` runs first, inside it."""
     with connections.write(durable=True) as connection:

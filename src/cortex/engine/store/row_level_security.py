@@ -15,6 +15,7 @@ import sqlite3
 
 from cortex.base.record_model import SENSITIVE
 from cortex.base.visibility import EVERYWHERE, REVIEWER, Viewer
+from cortex.engine.store.connection import SqliteConnection
 from cortex.engine.store.partitions import RECORDS, SHELF_SCOPE, SHELF_SENSITIVE
 
 # Without these, deciding on the visibility of a row means reading all of it, including its text.
@@ -41,7 +42,7 @@ _READ_ACTIONS = frozenset(
 )
 
 
-class Confined(sqlite3.Connection):
+class Confined(SqliteConnection):
     """Connection with views in place of tables.
 
     `shows` is their viewer, and `known` whether that is certain.

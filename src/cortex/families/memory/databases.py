@@ -14,7 +14,7 @@ from pathlib import Path
 
 from cortex.base.paths import root_text, without_waiting
 from cortex.base.settings import Settings
-from cortex.engine.library import has_own_memories
+from cortex.engine.home_store import has_own_memories
 from cortex.engine.sources.project import Project
 from cortex.engine.store import OWN
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from cortex.base.errors import ConfigError, CortexError, InputError
 from cortex.base.settings import Settings, Workspace, load
-from cortex.engine.library import has_folders, has_records
+from cortex.engine.home_store import has_folders, has_records
 from cortex.engine.library_session import library_settings
 from cortex.engine.pool import EnginePool
 from cortex.families import FAMILIES

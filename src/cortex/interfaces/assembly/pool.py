@@ -6,6 +6,7 @@ doesn't know.
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 from cortex.base.settings import Settings
@@ -25,6 +26,6 @@ def open_engine(root: Path, settings: Settings) -> Engine:
     """Open the engine of a folder; the home's library gets the background work of memories."""
     engine = open_plain_engine(root, settings)
     if isinstance(engine, Library):
-        engine.chores = (tend,)
+        engine.chores.append(partial(tend, engine))
         begin(engine)
     return engine

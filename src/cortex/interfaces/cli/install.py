@@ -296,7 +296,7 @@ def _remove_everything(
 
 def _warnings(homes: Sequence[Path]) -> list[str]:
     """Return warnings about data that is removed with these homes."""
-    from cortex.engine.library import has_own_memories, has_records, has_unsent
+    from cortex.engine.home_store import has_own_memories, has_records, has_unsent
     from cortex.families.team.commands.sync_status import server_of
 
     warnings: list[str] = []

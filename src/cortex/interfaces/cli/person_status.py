@@ -19,7 +19,8 @@ MAX_DRAFTS = 1_000
 
 def documents(profile: str | None) -> dict[str, object]:
     """Describe the user's document sources, and how they can be searched."""
-    from cortex.engine.library import Library, has_folders
+    from cortex.engine.home_store import has_folders
+    from cortex.engine.library import Library
     from cortex.families.documents.status import overview_of, states_of
 
     settings = settings_of(profile)
@@ -46,7 +47,8 @@ def documents(profile: str | None) -> dict[str, object]:
 
 def memories(profile: str | None) -> dict[str, object]:
     """Describe the databases of memories: their size, and how far they are indexed."""
-    from cortex.engine.library import Library, has_own_memories
+    from cortex.engine.home_store import has_own_memories
+    from cortex.engine.library import Library
     from cortex.engine.store import OWN, STORE_NAME, MemoryFilter
     from cortex.families.memory.databases import databases
     from cortex.families.memory.mirror import copied
@@ -85,7 +87,8 @@ def records(profile: str | None) -> dict[str, object]:
     """Count the records by kind, those missing at the Core, and the drafts to decide about."""
     from cortex.base.actors import person
     from cortex.base.record_model import FOUND_KINDS, RecordFilter
-    from cortex.engine.library import Library, has_records
+    from cortex.engine.home_store import has_records
+    from cortex.engine.library import Library
     from cortex.families.team.permissions import may
     from cortex.families.team.sync.state import URL
     from cortex.families.team.writes.drafts import PENDING, listed

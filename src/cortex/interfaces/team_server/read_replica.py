@@ -25,7 +25,7 @@ from cortex.base.visibility import EVERYWHERE, Viewer
 from cortex.engine.embedders.circuit_breaker import Embedders
 from cortex.engine.index_repair import DISCARDED
 from cortex.engine.library import Library
-from cortex.engine.store import Store, set_aside
+from cortex.engine.store import Qdrant, Store, set_aside
 from cortex.engine.store.records.ledger import SQLITE, Ledger
 from cortex.families.team.index_text import wording
 from cortex.families.team.references import by_slug
@@ -57,20 +57,6 @@ class ReplicaMark:
         The same change in a different history isn't included.
         """
         return self == other or (self.epoch == other.epoch and self.change > other.change)
-
-
-class ReplicaIndexer(Library):
-    """Library that copies and indexes the whole ledger."""
-
-    def _open_store(self, directory: Path | None, root: str) -> Store:
-        return Store(directory, root, qdrant=self._qdrant, shelved=True)
-
-    def back_up(self, wait_seconds: float = 0.0) -> None:
-        """Make no snapshot: operators back up a Core with `cortex core backup`."""
-
-    @property
-    def embedders(self) -> Embedders:
-        return self._embedders
 
 
 class ReadReplica(Library):
@@ -111,7 +97,8 @@ class ReadReplica(Library):
         )
         self._once_open: tuple[tuple[tuple[str, int], ...], frozenset[str]] = ((), frozenset())
         try:
-            self.back = ReplicaIndexer(own, embedders=embedders)
+            # Follows and indexes the whole ledger.
+            self.back = _open_back(own, embedders)
         except StoreError as error:
             # A replica can be rebuilt from its database, a SQLite ledger can't.
             if ledger.kind == SQLITE or error.code not in DISCARDED:
@@ -121,7 +108,7 @@ class ReadReplica(Library):
                 error.message,
                 set_aside(directory, replica=True),
             )
-            self.back = ReplicaIndexer(own, embedders=embedders)
+            self.back = _open_back(own, embedders)
         try:
             if not self.back.holds():
                 raise StoreError(
@@ -133,13 +120,17 @@ class ReadReplica(Library):
                     ),
                 )
             _check_own(self.back.store, directory, replica=ledger.kind != SQLITE)
-            super().__init__(own, embedders=self.back.embedders, read_only=True)
+            super().__init__(
+                own, embedders=self.back.embedders, read_only=True, open_store=self._open_confined
+            )
         except BaseException:
             self.back.close()
             raise
 
-    def _open_store(self, directory: Path | None, root: str) -> Store:
-        store = Store(directory, root, read_only=True, qdrant=self._qdrant, confined=True)
+    def _open_confined(
+        self, directory: Path, root: str, read_only: bool, qdrant: Qdrant | None
+    ) -> Store:
+        store = Store(directory, root, read_only=read_only, qdrant=qdrant, confined=True)
         self._gateway.read_from(store)
         return store
 
@@ -199,9 +190,9 @@ class ReadReplica(Library):
         With SQLite the records are readable already, so a request doesn't wait while another thread
         indexes.
         """
-        if (
-            self._mark() == self._indexed and not self._is_damaged()
-        ) or not self._follow_lock.acquire(blocking=self.ledger.kind != SQLITE):
+        if (self._mark() == self._indexed and not self.damaged) or not self._follow_lock.acquire(
+            blocking=self.ledger.kind != SQLITE
+        ):
             return
         try:
             self.follow()
@@ -243,7 +234,7 @@ class ReadReplica(Library):
         with self._follow_lock:
             rolled_back = wanted is not None and before.change > wanted.change
             up_to_date = wanted is not None and self._indexed.covers(wanted) and not rolled_back
-            if up_to_date and not forget and not self._is_damaged():
+            if up_to_date and not forget and not self.damaged:
                 return True
             try:
                 mark = self._copy_changes()
@@ -354,6 +345,18 @@ class ReadReplica(Library):
         """Close both libraries; the ledger is closed by its owner."""
         super().close()
         self.back.close()
+
+
+def _open_back(settings: Settings, embedders: Embedders | None) -> Library:
+    """Open the library that follows a ledger.
+
+    It makes no snapshots: operators back up a Core with `cortex core backup`.
+    """
+
+    def open_store(directory: Path, root: str, read_only: bool, qdrant: Qdrant | None) -> Store:
+        return Store(directory, root, qdrant=qdrant, shelved=True)
+
+    return Library(settings, embedders=embedders, open_store=open_store, snapshots=False)
 
 
 def _check_own(store: Store, directory: Path, *, replica: bool) -> None:

@@ -386,7 +386,7 @@ def test_a_first_question_waits_for_the_first_look(many):
 
 
 def test_above_its_file_limit_the_full_workspace_is_answered_from_the_index(many, monkeypatch):
-    monkeypatch.setattr("cortex.engine.engine.FULL_MODE_FILES", 20)
+    monkeypatch.setattr("cortex.engine.searcher.FULL_MODE_FILES", 20)
     with opened(many) as code:
         code.tool("reindex_workspace")
         metadata = code.tool("search_code", query="function_7", strategy="fullworkspace")[

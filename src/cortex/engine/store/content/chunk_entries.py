@@ -8,17 +8,17 @@ Knows nothing of JSON files, vectors or search.
 from __future__ import annotations
 
 import json
-import sqlite3
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from cortex.base.types import Cut, Entry
+from cortex.engine.store.connection import Connection
 from cortex.engine.store.connections import Connections
 from cortex.engine.store.content.blobs import unpack
 from cortex.engine.store.content.writer import next_seq
-from cortex.engine.store.sql import marks, parts
+from cortex.engine.store.sql import rows_in
 
 # Kinds are stored and looked up like tags.
 _TAG, _KIND = "tag:", "kind:"
@@ -45,7 +45,7 @@ class Update:
     Ids of new rows are assigned here, and rows are written in batches: that halves the work.
     """
 
-    def __init__(self, connection: sqlite3.Connection, source: int) -> None:
+    def __init__(self, connection: Connection, source: int) -> None:
         self._connection = connection
         self._source = source
         self._numbers = _Numbers(
@@ -210,18 +210,14 @@ class Entries:
 
     def read(self, docs: Sequence[int]) -> dict[int, Entry]:
         """Complete entries of these docs, by doc."""
-        entries: dict[int, Entry] = {}
+        query = (
+            "SELECT entries.doc, entries.fields, blobs.text FROM entries "
+            "CROSS JOIN docs ON docs.id = entries.doc "
+            "CROSS JOIN blobs ON blobs.id = docs.blob WHERE entries.doc IN (?*)"
+        )
         with self._connections.read() as connection:
-            for part in parts(docs, PART):
-                for doc, fields, packed in connection.execute(
-                    "SELECT entries.doc, entries.fields, blobs.text FROM entries "
-                    "CROSS JOIN docs ON docs.id = entries.doc "
-                    "CROSS JOIN blobs ON blobs.id = docs.blob "
-                    f"WHERE entries.doc IN ({marks(part)})",
-                    part,
-                ):
-                    entries[doc] = _entry(fields, unpack(packed))
-        return entries
+            rows = rows_in(connection, query, docs)
+            return {doc: _entry(fields, unpack(packed)) for doc, fields, packed in rows}
 
     def called(self, name: str) -> Entry | None:
         """Entry with this id; scans all of them, since this is rarely asked."""
@@ -249,13 +245,12 @@ class Entries:
 
     def counts(self) -> Mapping[str, int]:
         """Number of entries of each file."""
-        with self._connections.read() as connection:
-            return dict(
-                connection.execute("SELECT file, count(*) FROM entries GROUP BY file ORDER BY file")
-            )
+        return dict(
+            self._connections.rows("SELECT file, count(*) FROM entries GROUP BY file ORDER BY file")
+        )
 
 
-def _last(connection: sqlite3.Connection, table: str) -> int:
+def _last(connection: Connection, table: str) -> int:
     row = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", (table,)).fetchone()
     return 0 if row is None else row[0]
 

@@ -48,14 +48,12 @@ class Folders:
 
     def all(self) -> list[Folder]:
         """All folders, by name."""
-        with self._connections.read() as connection:
-            rows = connection.execute(f"{_SELECT} ORDER BY name COLLATE NOCASE, id").fetchall()
+        rows = self._connections.rows(f"{_SELECT} ORDER BY name COLLATE NOCASE, id")
         return [_folder(row) for row in rows]
 
     def of(self, source: int) -> Folder | None:
         """Folder of this source, None if there is none."""
-        with self._connections.read() as connection:
-            row = connection.execute(f"{_SELECT} WHERE id = ?", (source,)).fetchone()
+        row = self._connections.row(f"{_SELECT} WHERE id = ?", (source,))
         return None if row is None else _folder(row)
 
     def add(

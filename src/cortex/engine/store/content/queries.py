@@ -6,7 +6,6 @@ chunks and names are redacted, so that no caller can show a secret.
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import islice
@@ -14,10 +13,11 @@ from typing import Any, Generic, TypeVar
 
 from cortex.base.redaction import CLEAN, Redacted
 from cortex.base.types import Chunk, Doc, Symbol
+from cortex.engine.store.connection import Connection
 from cortex.engine.store.connections import Connections
 from cortex.engine.store.content.blobs import unpack
 from cortex.engine.store.content.redactions import Redactions
-from cortex.engine.store.sql import marks, parts
+from cortex.engine.store.sql import marks, parts, rows_in
 
 # Characters of texts kept unpacked: unpacking took half of a query.
 RECENT_CHARACTERS = 8_000_000
@@ -241,13 +241,12 @@ class ContentQueries:
 
     def doc(self, source: int, path: str) -> Doc | None:
         """Doc at this path, None if there is none."""
-        with self._connections.read() as connection:
-            row = connection.execute(
-                f"SELECT {DOC_COLUMNS} FROM docs JOIN blobs ON blobs.id = blob WHERE source = ? "
-                "AND path = ?",
-                (source, path),
-            ).fetchone()
-            return None if row is None else Doc(*row)
+        row = self._connections.row(
+            f"SELECT {DOC_COLUMNS} FROM docs JOIN blobs ON blobs.id = blob WHERE source = ? "
+            "AND path = ?",
+            (source, path),
+        )
+        return None if row is None else Doc(*row)
 
     def docs_called(self, sources: Sequence[int], name: str, limit: int = 20) -> list[Doc]:
         """Docs with a path that is `name` or ends with it.
@@ -308,12 +307,11 @@ class ContentQueries:
 
     def count_redacted(self, source: int) -> int:
         """Number of docs of a source in which secrets were found."""
-        with self._connections.read() as connection:
-            query = (
-                "SELECT count(*) FROM leaks JOIN docs ON docs.blob = leaks.blob WHERE found <> '' "
-                "AND source = ?"
-            )
-            return connection.execute(query, (source,)).fetchone()[0]
+        query = (
+            "SELECT count(*) FROM leaks JOIN docs ON docs.blob = leaks.blob WHERE found <> '' "
+            "AND source = ?"
+        )
+        return self._connections.value(query, (source,))
 
     def text(self, blob: int) -> str:
         """Whole text of a blob, "" if it is gone."""
@@ -388,52 +386,43 @@ class ContentQueries:
 
     def counts_of(self, sources: Sequence[int]) -> dict[int, Counts]:
         """Number of docs, chunks and characters of each of these sources."""
-        counts = dict.fromkeys(sources, Counts(0, 0, 0))
+        query = (
+            "SELECT source, count(*), coalesce(sum(last_chunk - first_chunk + 1), 0), "
+            "coalesce(sum(characters), 0) "
+            "FROM docs JOIN blobs ON blobs.id = blob WHERE source IN (?*) GROUP BY source"
+        )
         with self._connections.read() as connection:
-            for part in parts(sources, PART):
-                rows = connection.execute(
-                    "SELECT source, count(*), coalesce(sum(last_chunk - first_chunk + 1), 0), "
-                    "coalesce(sum(characters), 0) "
-                    f"FROM docs JOIN blobs ON blobs.id = blob WHERE source IN ({marks(part)}) "
-                    "GROUP BY source",
-                    part,
-                )
-                counts.update({row[0]: Counts(*row[1:]) for row in rows})
-        return counts
+            counts = {row[0]: Counts(*row[1:]) for row in rows_in(connection, query, sources)}
+        return dict.fromkeys(sources, Counts(0, 0, 0)) | counts
 
     def size(self, source: int) -> int:
         """Total size of the files of a source in bytes."""
-        with self._connections.read() as connection:
-            total = "SELECT coalesce(sum(size), 0) FROM docs WHERE source = ?"
-            return connection.execute(total, (source,)).fetchone()[0]
+        total = "SELECT coalesce(sum(size), 0) FROM docs WHERE source = ?"
+        return self._connections.value(total, (source,))
 
     def languages(self, source: int) -> dict[str, int]:
         """Number of docs per language, most first."""
-        with self._connections.read() as connection:
-            return dict(
-                connection.execute(
-                    "SELECT language, count(*) AS n FROM docs JOIN blobs ON blobs.id = blob "
-                    "WHERE source = ? "
-                    "GROUP BY language ORDER BY n DESC, language",
-                    (source,),
-                )
+        return dict(
+            self._connections.rows(
+                "SELECT language, count(*) AS n FROM docs JOIN blobs ON blobs.id = blob "
+                "WHERE source = ? "
+                "GROUP BY language ORDER BY n DESC, language",
+                (source,),
             )
+        )
 
     def sizes(self, source: int, small: int, large: int) -> tuple[int, int, int]:
         """Number of docs below `small` bytes, in between, and from `large` bytes on."""
-        with self._connections.read() as connection:
-            row = connection.execute(
-                "SELECT coalesce(sum(size < ?), 0), coalesce(sum(size >= ? "
-                "AND size < ?), 0), coalesce(sum(size >= ?), 0) "
-                "FROM docs WHERE source = ?",
-                (small, small, large, large, source),
-            ).fetchone()
-            return (row[0], row[1], row[2])
+        row = self._connections.row(
+            "SELECT coalesce(sum(size < ?), 0), coalesce(sum(size >= ? "
+            "AND size < ?), 0), coalesce(sum(size >= ?), 0) "
+            "FROM docs WHERE source = ?",
+            (small, small, large, large, source),
+        )
+        return (row[0], row[1], row[2])
 
 
-def _chunks_at(
-    connection: sqlite3.Connection, first: int, last: int, line: int, most: int
-) -> list[int]:
+def _chunks_at(connection: Connection, first: int, last: int, line: int, most: int) -> list[int]:
     """First `most` chunks that contain a line, between `first` and `last` of one blob.
 
     Chunks are numbered in the order of their lines, so bisection finds them without an index on
@@ -456,7 +445,7 @@ def _chunks_at(
     return matching
 
 
-def _state(connection: sqlite3.Connection) -> str:
+def _state(connection: Connection) -> str:
     """State of the docs; it changes with every write."""
     return connection.execute("SELECT value FROM meta WHERE key = 'seq'").fetchone()[0]
 
@@ -497,7 +486,7 @@ def _symbol(name: str, qualified: str, kind: str, start_line: int, end_line: int
 
 
 def rows_below(
-    connection: sqlite3.Connection, select: str, source: int, below: Collection[str] | None
+    connection: Connection, select: str, source: int, below: Collection[str] | None
 ) -> Iterator[tuple[Any, ...]]:
     """Yield the rows of a source: all, or those at or below these paths."""
     if below is None or "" in below:

@@ -6,18 +6,16 @@ A text that was stored unscanned, or scanned by an older detector, is scanned wh
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Collection, Mapping, Sequence
 
 from cortex.base import secret_scanner
 from cortex.base.redaction import CLEAN, RedactedText, redaction_of
 from cortex.base.types import Leak
+from cortex.engine.store.connection import Connection
 from cortex.engine.store.connections import Connections
 from cortex.engine.store.content.blobs import unpack
-from cortex.engine.store.sql import marks, parts
+from cortex.engine.store.sql import rows_in
 
-# Values in one statement.
-PART = 900
 # Blobs with redactions cached in memory.
 MAX_KEPT = 10_000
 
@@ -54,13 +52,10 @@ class Redactions:
     def _find(self, blobs: Sequence[int], texts: Mapping[int, str]) -> dict[int, RedactedText]:
         redactions: dict[int, RedactedText] = {}
         with self._connections.read() as connection:
-            known: dict[int, str] = {}
-            for part in parts(sorted(set(blobs)), PART):
-                rows = connection.execute(
-                    f"SELECT blob, found FROM leaks WHERE blob IN ({marks(part)}) AND version = ?",
-                    (*part, secret_scanner.VERSION),
-                )
-                known.update(rows)
+            query = "SELECT blob, found FROM leaks WHERE blob IN (?*) AND version = ?"
+            wanted = sorted(set(blobs))
+            rows = rows_in(connection, query, wanted, after=(secret_scanner.VERSION,))
+            known: dict[int, str] = {row[0]: row[1] for row in rows}
             for blob in blobs:
                 stored = known.get(blob)
                 if stored == "":
@@ -76,7 +71,7 @@ class Redactions:
         self._kept = {}
 
 
-def put_leaks(connection: sqlite3.Connection, blob: int, leaks: Sequence[Leak] | None) -> None:
+def put_leaks(connection: Connection, blob: int, leaks: Sequence[Leak] | None) -> None:
     """Store the secrets of a new blob; None means that it wasn't scanned."""
     if leaks is not None:
         encoded = json.dumps([(leak.name, leak.start, leak.end) for leak in leaks]) if leaks else ""
@@ -89,6 +84,6 @@ def _read(stored: str) -> list[Leak]:
     return [Leak(*row) for row in json.loads(stored)]
 
 
-def _text(connection: sqlite3.Connection, blob: int) -> str | None:
+def _text(connection: Connection, blob: int) -> str | None:
     row = connection.execute("SELECT text FROM blobs WHERE id = ?", (blob,)).fetchone()
     return None if row is None else unpack(row[0])

@@ -7,7 +7,6 @@ how it is ranked.
 
 from __future__ import annotations
 
-import sqlite3
 import time
 import zlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -16,9 +15,10 @@ from dataclasses import dataclass, field
 from cortex.base.errors import Cancelled
 from cortex.base.text import role_of
 from cortex.base.types import Cut, ScannedFile, Skipped, Source
+from cortex.engine.store.connection import Connection
 from cortex.engine.store.content.queries import ContentQueries, rows_below
 from cortex.engine.store.content.redactions import put_leaks
-from cortex.engine.store.sql import marks, parts
+from cortex.engine.store.sql import rows_in
 
 # Removed docs that stay listed after the lexical index has dropped them: vectors follow later.
 REMOVALS = 2_000
@@ -83,11 +83,10 @@ class ContentStore(ContentQueries):
 
     def source_by_id(self, source_id: int) -> Source | None:
         """Source with this id, None if there is none."""
-        with self._connections.read() as connection:
-            row = connection.execute(
-                "SELECT id, kind, name, root FROM sources WHERE id = ?", (source_id,)
-            ).fetchone()
-            return None if row is None else Source(*row)
+        row = self._connections.row(
+            "SELECT id, kind, name, root FROM sources WHERE id = ?", (source_id,)
+        )
+        return None if row is None else Source(*row)
 
     def known(self, source: int, below: Collection[str] | None = None) -> dict[str, Known]:
         """Docs of the source by path: all, or those at or below these paths."""
@@ -115,22 +114,13 @@ class ContentStore(ContentQueries):
 
     def doc_count(self, source: int) -> int:
         """Number of docs of the source."""
-        with self._connections.read() as connection:
-            return connection.execute(
-                "SELECT count(*) FROM docs WHERE source = ?", (source,)
-            ).fetchone()[0]
+        return self._connections.value("SELECT count(*) FROM docs WHERE source = ?", (source,))
 
     def blobs(self, hashes: Sequence[bytes]) -> dict[bytes, int]:
         """Ids of those contents that are already stored, by hash."""
-        ids: dict[bytes, int] = {}
         with self._connections.read() as connection:
-            for part in parts(hashes, 500):
-                ids.update(
-                    connection.execute(
-                        f"SELECT hash, id FROM blobs WHERE hash IN ({marks(part)})", part
-                    )
-                )
-        return ids
+            query = "SELECT hash, id FROM blobs WHERE hash IN (?*)"
+            return {row[0]: row[1] for row in rows_in(connection, query, hashes)}
 
     def apply(self, source: int, change: ContentChange) -> int:
         """Write the change in one transaction and return `seq`.
@@ -213,7 +203,7 @@ class ContentStore(ContentQueries):
     @property
     def words_linger(self) -> bool:
         """True if the lexical index files still contain removed content and must be rebuilt."""
-        return int(self.get("dead", "0")) >= ALL_DEAD
+        return self.number("dead") >= ALL_DEAD
 
     def remembers(self, seq: int) -> bool:
         """True if all removals since `seq` are still listed."""
@@ -260,9 +250,16 @@ class ContentStore(ContentQueries):
 
     def get(self, key: str, default: str = "") -> str:
         """Value of a key in the store's metadata."""
-        with self._connections.read() as connection:
-            row = connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
-            return default if row is None else row[0]
+        row = self._connections.row("SELECT value FROM meta WHERE key = ?", (key,))
+        return default if row is None else row[0]
+
+    def number(self, key: str) -> int:
+        """Number of a key in the store's metadata, 0 where it has none."""
+        return int(self.get(key) or "0")
+
+    def indexed_at(self, source: int) -> int:
+        """Second of the last complete run over a source, 0 before the first."""
+        return self.number(f"indexed:{source}")
 
     def set(self, values: Mapping[str, str]) -> None:
         """Set keys in the store's metadata."""
@@ -276,29 +273,26 @@ class ContentStore(ContentQueries):
         self.set({f"recent:{source}": "\0".join(paths), f"recent-state:{source}": state})
 
     def seq(self) -> int:
-        return int(self.get("seq", "0"))
+        return self.number("seq")
 
     def skipped(self, source: int) -> tuple[Skipped, ...]:
         """Files of a source that are not in the index, with the reasons, by path."""
-        with self._connections.read() as connection:
-            rows = connection.execute(
-                "SELECT path, reason FROM skips WHERE source = ?1 UNION SELECT path, reason "
-                "FROM left_out WHERE source = ?1 "
-                "ORDER BY path",
-                (source,),
-            )
-            return tuple(Skipped(path, reason) for path, reason in rows)
+        rows = self._connections.rows(
+            "SELECT path, reason FROM skips WHERE source = ?1 UNION SELECT path, reason "
+            "FROM left_out WHERE source = ?1 "
+            "ORDER BY path",
+            (source,),
+        )
+        return tuple(Skipped(path, reason) for path, reason in rows)
 
 
-def _find_source(
-    connection: sqlite3.Connection, kind: str, name: str, root: str
-) -> tuple[int] | None:
+def _find_source(connection: Connection, kind: str, name: str, root: str) -> tuple[int] | None:
     return connection.execute(
         "SELECT id FROM sources WHERE kind = ? AND name = ? AND root = ?", (kind, name, root)
     ).fetchone()
 
 
-def _kind_of(connection: sqlite3.Connection, source: int) -> str:
+def _kind_of(connection: Connection, source: int) -> str:
     """Kind of a source.
 
     Raises: Cancelled if the source was removed while it was being read.
@@ -314,13 +308,13 @@ def _no_role(path: str) -> str:
     return ""
 
 
-def next_seq(connection: sqlite3.Connection) -> int:
+def next_seq(connection: Connection) -> int:
     """Start a new state of the store and return its `seq`."""
     connection.execute("UPDATE meta SET value = CAST(value AS INTEGER) + 1 WHERE key = 'seq'")
     return _seq(connection)
 
 
-def _forget_until(connection: sqlite3.Connection, seq: int) -> None:
+def _forget_until(connection: Connection, seq: int) -> None:
     """Record that removals up to `seq` may no longer be listed."""
     connection.execute(
         "INSERT INTO meta VALUES ('forgotten', ?1) ON CONFLICT (key) DO UPDATE "
@@ -329,11 +323,11 @@ def _forget_until(connection: sqlite3.Connection, seq: int) -> None:
     )
 
 
-def _seq(connection: sqlite3.Connection) -> int:
+def _seq(connection: Connection) -> int:
     return int(connection.execute("SELECT value FROM meta WHERE key = 'seq'").fetchone()[0])
 
 
-def forget_source(connection: sqlite3.Connection, source: int) -> int:
+def forget_source(connection: Connection, source: int) -> int:
     """Remove a source with its docs and unshared content; returns the number of docs."""
     seq = next_seq(connection)
     docs = connection.execute("SELECT path, blob FROM docs WHERE source = ?", (source,)).fetchall()
@@ -347,7 +341,7 @@ def forget_source(connection: sqlite3.Connection, source: int) -> int:
     return len(docs)
 
 
-def forget_rest(connection: sqlite3.Connection) -> None:
+def forget_rest(connection: Connection) -> None:
     """Remove the rest of permanently removed docs: earlier versions, vectors, lexical rows."""
     # Earlier versions of removed docs are among the orphaned blobs and can't be distinguished from
     # the others.
@@ -359,9 +353,7 @@ def forget_rest(connection: sqlite3.Connection) -> None:
     connection.execute("INSERT OR REPLACE INTO meta VALUES ('dead', ?)", (str(ALL_DEAD),))
 
 
-def put_blob(
-    connection: sqlite3.Connection, content_hash: bytes, cut: Cut, *, meaning: bool = True
-) -> int:
+def put_blob(connection: Connection, content_hash: bytes, cut: Cut, *, meaning: bool = True) -> int:
     """Id of the blob with this content, created if it is new.
 
     Without `meaning` no vectors are made of it.
@@ -395,9 +387,7 @@ def put_blob(
     return blob
 
 
-def _put_chunks_and_symbols(
-    connection: sqlite3.Connection, blob: int, first: int, cut: Cut
-) -> None:
+def _put_chunks_and_symbols(connection: Connection, blob: int, first: int, cut: Cut) -> None:
     """Write a new blob's chunks, with ids from `first` on, and its symbols."""
     connection.executemany(
         "INSERT INTO chunks VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL)",
@@ -426,13 +416,7 @@ def _put_chunks_and_symbols(
 
 
 def put_doc(
-    connection: sqlite3.Connection,
-    source: int,
-    file: ScannedFile,
-    blob: int,
-    role: str,
-    seq: int,
-    now: int,
+    connection: Connection, source: int, file: ScannedFile, blob: int, role: str, seq: int, now: int
 ) -> int:
     """Write a doc with this path and content, replacing the one at that path."""
     remove_doc(connection, source, file.path, seq, keep=blob)
@@ -446,7 +430,7 @@ def put_doc(
     return doc
 
 
-def forget_blob(connection: sqlite3.Connection, blob: int) -> None:
+def forget_blob(connection: Connection, blob: int) -> None:
     """Delete an orphaned content, with the vectors of texts that no other chunk has."""
     hashes = connection.execute(
         "SELECT hash FROM chunks WHERE blob = ? AND hash IS NOT NULL", (blob,)
@@ -461,9 +445,7 @@ def forget_blob(connection: sqlite3.Connection, blob: int) -> None:
         )
 
 
-def remove_doc(
-    connection: sqlite3.Connection, source: int, path: str, seq: int, keep: int = 0
-) -> None:
+def remove_doc(connection: Connection, source: int, path: str, seq: int, keep: int = 0) -> None:
     """Remove the doc at this path, if there is one; `keep` is a blob that stays in use."""
     row = connection.execute(
         "SELECT docs.id, blob, first_chunk, last_chunk FROM docs JOIN blobs ON blobs.id = blob "

@@ -235,7 +235,7 @@ class Indexes:
             return True
 
     def _has_many_dead_rows(self) -> bool:
-        dead = int(self._content.get("dead", "0"))
+        dead = self._content.number("dead")
         with self._lock:
             words = self._words
         if words is None or dead < DEAD_ROWS:
@@ -427,18 +427,16 @@ class Indexes:
                     yield LexicalRow(doc, chunk_id, chunk, text[chunk.start : chunk.end])
 
     def _count_rows(self) -> int:
-        with self._connections.read() as connection:
-            rows = (
-                "SELECT coalesce(sum(last_chunk - first_chunk + 1), 0) FROM docs "
-                "JOIN blobs ON blobs.id = blob"
-            )
-            return connection.execute(rows).fetchone()[0]
+        rows = (
+            "SELECT coalesce(sum(last_chunk - first_chunk + 1), 0) FROM docs "
+            "JOIN blobs ON blobs.id = blob"
+        )
+        return self._connections.value(rows)
 
     def _gone(self, after: int) -> list[tuple[int, int, int]]:
-        with self._connections.read() as connection:
-            return connection.execute(
-                "SELECT doc, first_chunk, last_chunk FROM gone WHERE seq > ?", (after,)
-            ).fetchall()
+        return self._connections.rows(
+            "SELECT doc, first_chunk, last_chunk FROM gone WHERE seq > ?", (after,)
+        )
 
 
 def _close(words: LexicalIndex) -> None:

@@ -6,15 +6,15 @@ Callers pass a `MemoryFilter`; all of its parts must match. Age alone never excl
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar, cast
 
 from cortex.base.types import Citation, Memory, MemoryState, Source
+from cortex.engine.store.connection import Connection
 from cortex.engine.store.connections import Connections
 from cortex.engine.store.memories.filters import ORDER, MemoryFilter, ids_of
-from cortex.engine.store.sql import marks, parts
+from cortex.engine.store.sql import marks, rows_in
 
 COLUMNS = (
     "memories.id, memories.origin, memories.key, memories.number, memories.source, "
@@ -30,8 +30,6 @@ COLUMNS = (
 )
 # Kind of their sources.
 MEMORIES = "memories"
-# Values in one statement.
-PARTS = 500
 # A tag with fewer memories than this is used to drive a query.
 FEW = 5_000
 # Answers cached while nothing changes, and docs in them: some 40 MB.
@@ -167,22 +165,20 @@ class MemoryQueries:
 
     def sources(self, origins: Collection[str], names: Collection[str]) -> list[Source]:
         """Sources of these origins with these names."""
-        with self._connections.read() as connection:
-            rows = connection.execute(
-                "SELECT id, kind, name, root FROM sources WHERE kind = ? ORDER BY id", (MEMORIES,)
-            )
-            return [
-                source
-                for source in (Source(*row) for row in rows)
-                if source.root in origins and source.name in names
-            ]
+        rows = self._connections.rows(
+            "SELECT id, kind, name, root FROM sources WHERE kind = ? ORDER BY id", (MEMORIES,)
+        )
+        return [
+            source
+            for source in (Source(*row) for row in rows)
+            if source.root in origins and source.name in names
+        ]
 
     def by_key(self, key: str, origins: Collection[str] | None = None) -> list[Remembered]:
         """All memories with this key, of these or any origins."""
-        with self._connections.read() as connection:
-            rows = connection.execute(
-                f"SELECT {COLUMNS} WHERE memories.key = ? ORDER BY memories.origin", (key,)
-            ).fetchall()
+        rows = self._connections.rows(
+            f"SELECT {COLUMNS} WHERE memories.key = ? ORDER BY memories.origin", (key,)
+        )
         return [
             memory
             for memory in map(remembered, rows)
@@ -191,59 +187,45 @@ class MemoryQueries:
 
     def by_beginning(self, origin: str, beginning: str, limit: int) -> list[Remembered]:
         """Memories of an origin with keys that start with `beginning`."""
-        with self._connections.read() as connection:
-            rows = connection.execute(
-                f"SELECT {COLUMNS} WHERE memories.key >= ? AND memories.key < ? "
-                "AND memories.origin = ? ORDER BY memories.key LIMIT ?",
-                (beginning, beginning + "\U0010ffff", origin, limit),
-            )
-            return [remembered(row) for row in rows]
+        rows = self._connections.rows(
+            f"SELECT {COLUMNS} WHERE memories.key >= ? AND memories.key < ? "
+            "AND memories.origin = ? ORDER BY memories.key LIMIT ?",
+            (beginning, beginning + "\U0010ffff", origin, limit),
+        )
+        return [remembered(row) for row in rows]
 
     def by_docs(self, docs: Sequence[int]) -> dict[int, Remembered]:
         """Memories behind these docs, by doc."""
-        memories: dict[int, Remembered] = {}
+        query = (
+            f"SELECT docs.id, {COLUMNS} JOIN docs ON docs.source = memories.source "
+            "AND docs.path = memories.key WHERE docs.id IN (?*)"
+        )
         with self._connections.read() as connection:
-            for part in parts(docs, PARTS):
-                rows = connection.execute(
-                    f"SELECT docs.id, {COLUMNS} JOIN docs ON docs.source = memories.source "
-                    "AND docs.path = memories.key "
-                    f"WHERE docs.id IN ({marks(part)})",
-                    part,
-                )
-                memories.update((row[0], remembered(row[1:])) for row in rows)
-        return memories
+            return {row[0]: remembered(row[1:]) for row in rows_in(connection, query, docs)}
 
     def standings(self, docs: Sequence[int]) -> dict[int, MemoryRanking]:
         """Ranking fields of the memories behind these docs: a twentieth of the full rows."""
-        rankings: dict[int, MemoryRanking] = {}
+        query = (
+            "SELECT docs.id, memories.id, memories.source, created, number, state, "
+            "project, other_project FROM docs CROSS JOIN memories "
+            "ON memories.source = docs.source AND memories.key = docs.path "
+            "WHERE docs.id IN (?*)"
+        )
         with self._connections.read() as connection:
-            for part in parts(docs, PARTS):
-                rows = connection.execute(
-                    "SELECT docs.id, memories.id, memories.source, created, number, state, "
-                    "project, other_project FROM docs CROSS JOIN memories "
-                    "ON memories.source = docs.source AND memories.key = docs.path "
-                    f"WHERE docs.id IN ({marks(part)})",
-                    part,
-                )
-                rankings.update((row[0], MemoryRanking(*row[1:])) for row in rows)
-        return rankings
+            return {row[0]: MemoryRanking(*row[1:]) for row in rows_in(connection, query, docs)}
 
     def by_fingerprint(self, fingerprint: bytes) -> list[Remembered]:
         """Memories with this fingerprint, that is the same content, oldest first."""
-        with self._connections.read() as connection:
-            rows = connection.execute(
-                f"SELECT {COLUMNS} WHERE fingerprint = ? ORDER BY memories.id", (fingerprint,)
-            )
-            return [remembered(row) for row in rows]
+        rows = self._connections.rows(
+            f"SELECT {COLUMNS} WHERE fingerprint = ? ORDER BY memories.id", (fingerprint,)
+        )
+        return [remembered(row) for row in rows]
 
     def has(self, origin: str) -> bool:
         """True if an origin has any memory here."""
-        with self._connections.read() as connection:
-            return bool(
-                connection.execute(
-                    "SELECT 1 FROM memories WHERE origin = ? LIMIT 1", (origin,)
-                ).fetchone()
-            )
+        return bool(
+            self._connections.row("SELECT 1 FROM memories WHERE origin = ? LIMIT 1", (origin,))
+        )
 
     def select(
         self,
@@ -272,7 +254,7 @@ class MemoryQueries:
     def count(self, wanted: MemoryFilter) -> int:
         """Number of memories that match a filter."""
 
-        def ask(connection: sqlite3.Connection) -> int:
+        def ask(connection: Connection) -> int:
             ids, values = ids_of(wanted, _rare_tag(connection, wanted))
             return connection.execute(f"SELECT count(*) FROM ({ids})", values).fetchone()[0]
 
@@ -281,7 +263,7 @@ class MemoryQueries:
     def docs(self, wanted: MemoryFilter) -> frozenset[int]:
         """Docs of the memories that match a filter."""
 
-        def ask(connection: sqlite3.Connection) -> frozenset[int]:
+        def ask(connection: Connection) -> frozenset[int]:
             ids, values = ids_of(wanted, _rare_tag(connection, wanted))
             rows = connection.execute(
                 f"SELECT docs.id FROM ({ids}) AS chosen "
@@ -296,7 +278,7 @@ class MemoryQueries:
     def scopes(self, sources: Sequence[int]) -> list[ScopeCount]:
         """All scopes in these sources, with the number of memories from each origin."""
 
-        def ask(connection: sqlite3.Connection) -> list[ScopeCount]:
+        def ask(connection: Connection) -> list[ScopeCount]:
             counts: dict[tuple[str, str], ScopeCount] = {}
             # Counted source by source, each along an index.
             for source in sources:
@@ -317,9 +299,7 @@ class MemoryQueries:
 
         return self._cached("scopes", tuple(sources), ask)
 
-    def _cached(
-        self, query: str, key: Hashable, ask: Callable[[sqlite3.Connection], Answer]
-    ) -> Answer:
+    def _cached(self, query: str, key: Hashable, ask: Callable[[Connection], Answer]) -> Answer:
         """Answer a query once for each state of the store."""
         with self._connections.read() as connection:
             state = connection.execute("SELECT value FROM meta WHERE key = 'seq'").fetchone()[0]
@@ -366,9 +346,8 @@ class MemoryQueries:
             "JOIN docs ON docs.source = memories.source AND docs.path = memories.key "
             "JOIN blobs ON blobs.id = docs.blob"
         )
-        with self._connections.read() as connection:
-            rows = connection.execute(query, (*docs, *(list(sources) * 2 * reach)))
-            return [Neighbour(*row) for row in rows]
+        rows = self._connections.rows(query, (*docs, *(list(sources) * 2 * reach)))
+        return [Neighbour(*row) for row in rows]
 
     def citations(self, memory: int) -> tuple[Citation, ...]:
         """Citations of a memory."""
@@ -379,42 +358,34 @@ class MemoryQueries:
 
     def judgements(self, origin: str, keys: Sequence[str]) -> dict[str, Judgement]:
         """Decisions about these keys of an origin, even for rows that are not copied now."""
-        judgements: dict[str, Judgement] = {}
+        query = (
+            "SELECT key, state, actor, at, successor, made FROM judgements "
+            "WHERE origin = ? AND key IN (?*)"
+        )
         with self._connections.read() as connection:
-            for part in parts(keys, PARTS):
-                rows = connection.execute(
-                    "SELECT key, state, actor, at, successor, made FROM judgements "
-                    f"WHERE origin = ? AND key IN ({marks(part)})",
-                    (origin, *part),
-                )
-                judgements.update(
-                    (key, Judgement(MemoryState(state), *rest)) for key, state, *rest in rows
-                )
-        return judgements
+            rows = rows_in(connection, query, keys, before=(origin,))
+            return {key: Judgement(MemoryState(state), *rest) for key, state, *rest in rows}
 
     def forgotten(self, origin: str) -> Mapping[str, int]:
         """Keys of an origin that must not be copied again, with the time each was made; 0: any."""
-        with self._connections.read() as connection:
-            return dict(
-                connection.execute("SELECT key, made FROM forgotten WHERE origin = ?", (origin,))
-            )
+        return dict(
+            self._connections.rows("SELECT key, made FROM forgotten WHERE origin = ?", (origin,))
+        )
 
     def signatures(self, origin: str, above: int, up_to: int) -> dict[int, tuple[str, bytes]]:
         """Copied rows with a number in that range, as number to (key, signature)."""
-        with self._connections.read() as connection:
-            rows = connection.execute(
-                "SELECT number, key, signature FROM memories WHERE origin = ? AND number > ? "
-                "AND number <= ?",
-                (origin, above, up_to),
-            )
-            return {number: (key, signature) for number, key, signature in rows}
+        rows = self._connections.rows(
+            "SELECT number, key, signature FROM memories WHERE origin = ? AND number > ? "
+            "AND number <= ?",
+            (origin, above, up_to),
+        )
+        return {number: (key, signature) for number, key, signature in rows}
 
     def mirrors(self) -> list[Mirror]:
         """Progress of all mirrors."""
-        with self._connections.read() as connection:
-            return [
-                Mirror(*row) for row in connection.execute("SELECT * FROM mirrors ORDER BY origin")
-            ]
+        return [
+            Mirror(*row) for row in self._connections.rows("SELECT * FROM mirrors ORDER BY origin")
+        ]
 
     def decisions(self, limit: int, ref: Ref | None = None, batch: int = 0) -> list[Decision]:
         """Decision log, newest first: all of it, of one memory, or of one batch.
@@ -428,19 +399,17 @@ class MemoryQueries:
             if batch
             else ("1", ())
         )
-        with self._connections.read() as connection:
-            rows = connection.execute(
-                "SELECT id, batch, at, origin, key, action, before, after, actor, reason, undone "
-                f"FROM decisions WHERE {where} ORDER BY id DESC LIMIT ?",
-                (*values, limit),
-            )
-            return [_decision(*row) for row in rows]
+        rows = self._connections.rows(
+            "SELECT id, batch, at, origin, key, action, before, after, actor, reason, undone "
+            f"FROM decisions WHERE {where} ORDER BY id DESC LIMIT ?",
+            (*values, limit),
+        )
+        return [_decision(*row) for row in rows]
 
     def last_batch(self, not_by: str) -> int:
         """Latest batch that can be undone, 0 if there is none; batches by `not_by` don't count."""
         query = "SELECT coalesce(max(batch), 0) FROM decisions WHERE NOT undone AND actor <> ?"
-        with self._connections.read() as connection:
-            return connection.execute(query, (not_by,)).fetchone()[0]
+        return self._connections.value(query, (not_by,))
 
 
 def _size(known: Mapping[tuple[str, Hashable], object]) -> int:
@@ -516,7 +485,7 @@ def remembered(row: Sequence[Any]) -> Remembered:
     )
 
 
-def citations_of(connection: sqlite3.Connection, memory: int) -> tuple[Citation, ...]:
+def citations_of(connection: Connection, memory: int) -> tuple[Citation, ...]:
     """Citations of a memory, in the order in which they were written."""
     query = (
         "SELECT root, path, symbol, file_hash, body_hash, revision FROM citations "
@@ -525,7 +494,7 @@ def citations_of(connection: sqlite3.Connection, memory: int) -> tuple[Citation,
     return tuple(Citation(*row) for row in connection.execute(query, (memory,)))
 
 
-def _rare_tag(connection: sqlite3.Connection, wanted: MemoryFilter) -> str:
+def _rare_tag(connection: Connection, wanted: MemoryFilter) -> str:
     """Tag of the filter with the fewest memories, "" if even those are many."""
     query = f"SELECT count(*) FROM (SELECT 1 FROM concepts WHERE concept = ? LIMIT {FEW})"
     counts = {tag: connection.execute(query, (tag.strip(),)).fetchone()[0] for tag in wanted.tags}

@@ -8,12 +8,12 @@ are in no index at all.
 from __future__ import annotations
 
 import json
-import sqlite3
 import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from cortex.base.types import Citation, Cut, Memory, MemoryState, ScannedFile
+from cortex.engine.store.connection import Connection
 from cortex.engine.store.content.writer import forget_blob, next_seq, put_blob, put_doc, remove_doc
 from cortex.engine.store.memories.queries import MEMORIES, Ref
 
@@ -58,7 +58,7 @@ class NewMemory:
 
 
 def write_memory(
-    connection: sqlite3.Connection, new: NewMemory, wording: MemoryTextExtractor, seq: int
+    connection: Connection, new: NewMemory, wording: MemoryTextExtractor, seq: int
 ) -> None:
     """Write a memory and its doc; one with the same key is replaced."""
     memory, origin = new.memory, new.origin
@@ -105,7 +105,7 @@ def write_memory(
     _put_tags_and_citations(connection, memory_id, new)
 
 
-def _put_tags_and_citations(connection: sqlite3.Connection, memory_id: int, new: NewMemory) -> None:
+def _put_tags_and_citations(connection: Connection, memory_id: int, new: NewMemory) -> None:
     """Write the tags of a memory, for filters, and its citations."""
     connection.executemany(
         "INSERT OR IGNORE INTO concepts VALUES (?, ?)",
@@ -121,7 +121,7 @@ def _put_tags_and_citations(connection: sqlite3.Connection, memory_id: int, new:
 
 
 def _put_doc(
-    connection: sqlite3.Connection,
+    connection: Connection,
     origin: str,
     memory: Memory,
     name: str | None,
@@ -145,7 +145,7 @@ def _put_doc(
     return source
 
 
-def _source(connection: sqlite3.Connection, origin: str, name: str) -> int:
+def _source(connection: Connection, origin: str, name: str) -> int:
     query = "SELECT id FROM sources WHERE kind = ? AND name = ? AND root = ?"
     if (row := connection.execute(query, (MEMORIES, name, origin)).fetchone()) is not None:
         return row[0]
@@ -156,7 +156,7 @@ def _source(connection: sqlite3.Connection, origin: str, name: str) -> int:
 
 
 def reword_memory(
-    connection: sqlite3.Connection,
+    connection: Connection,
     memory_id: int,
     memory: Memory,
     name: str | None,
@@ -171,7 +171,7 @@ def reword_memory(
     )
 
 
-def erase_memory(connection: sqlite3.Connection, ref: Ref, seq: int) -> int:
+def erase_memory(connection: Connection, ref: Ref, seq: int) -> int:
     """Remove a memory with its doc and text; returns 1 if there was one, else 0."""
     row = connection.execute(
         "SELECT id, source FROM memories WHERE origin = ? AND key = ?", ref
@@ -190,9 +190,7 @@ def erase_memory(connection: sqlite3.Connection, ref: Ref, seq: int) -> int:
     return 1
 
 
-def has_fingerprint(
-    connection: sqlite3.Connection, fingerprint: bytes, besides: Collection[str]
-) -> bool:
+def has_fingerprint(connection: Connection, fingerprint: bytes, besides: Collection[str]) -> bool:
     """True if one of our own memories, except `besides`, has this fingerprint."""
     rows = connection.execute(
         "SELECT key FROM memories WHERE fingerprint = ? AND origin = ?", (fingerprint, OWN)

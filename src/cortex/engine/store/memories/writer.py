@@ -7,7 +7,6 @@ written in `rows.py`, queries are in `queries.py`. Doesn't know what a state mea
 from __future__ import annotations
 
 import json
-import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from dataclasses import asdict, astuple, dataclass, replace
 from typing import Any
 
 from cortex.base.types import Citation, Memory, MemoryState
+from cortex.engine.store.connection import Connection
 from cortex.engine.store.content.writer import forget_rest, next_seq
 from cortex.engine.store.memories.queries import (
     COLUMNS,
@@ -93,27 +93,16 @@ class Memories(MemoryQueries):
             ]
             if not new:
                 return Added(batch, ())
-            seq, batch = next_seq(connection), batch or _next_batch(connection)
-            for new_memory in new:
-                write_memory(connection, new_memory, wording, seq)
-                ref = (new_memory.origin, new_memory.memory.key)
-                _judge(
-                    connection, ref, _judgement_now(new_memory.state, actor, new_memory.successor)
-                )
-                _log(
-                    connection,
-                    batch,
-                    ref,
-                    "add",
-                    {},
-                    _encode_state(new_memory.state, new_memory.successor),
-                    actor,
-                    "",
-                )
+            decisions = _Decisions(connection, actor, batch)
+            for memory in new:
+                write_memory(connection, memory, wording, decisions.seq)
+                ref = (memory.origin, memory.memory.key)
+                decisions.judge(ref, _judgement_now(memory.state, actor, memory.successor))
+                after = _encode_state(memory.state, memory.successor)
+                decisions.log(ref, "add", after=after)
             for verdict in supersedes:
-                judged = _judgement_now(verdict.state, actor, verdict.successor)
-                _decide(connection, verdict, judged, wording, seq, batch, "supersede", actor, "")
-            return Added(batch, tuple(new_memory.memory.key for new_memory in new))
+                decisions.make(verdict, wording, "supersede")
+            return Added(decisions.batch, tuple(memory.memory.key for memory in new))
 
     def decide(
         self,
@@ -130,16 +119,15 @@ class Memories(MemoryQueries):
         `batch` continues an earlier one, as in `add`.
         """
         with self._write() as connection:
-            seq, batch = next_seq(connection), batch or _next_batch(connection)
+            decisions = _Decisions(connection, actor, batch)
             for verdict in verdicts:
-                judged = _judgement_now(verdict.state, actor, verdict.successor)
-                _decide(connection, verdict, judged, wording, seq, batch, action, actor, reason)
-            return batch
+                decisions.make(verdict, wording, action, reason)
+            return decisions.batch
 
     def undo(self, batch: int, wording: MemoryTextExtractor, name_of: NameOf, actor: str) -> int:
         """Undo a batch: restore each of its memories; returns their number."""
         with self._write() as connection:
-            seq, undo_batch = next_seq(connection), _next_batch(connection)
+            decisions = _Decisions(connection, actor)
             rows = connection.execute(
                 # A later decision about a memory wins: another process may have made one.
                 "SELECT origin, key, action, before FROM decisions AS one WHERE batch = ? "
@@ -150,29 +138,17 @@ class Memories(MemoryQueries):
                 (batch,),
             ).fetchall()
             for origin, key, action, text in rows:
-                before = json.loads(text)
+                before, reason = json.loads(text), f"undo of {action}"
                 if "state" in before:
                     verdict, judged = _restoring_verdict((origin, key), before, name_of)
+                    decisions.apply(verdict, judged, wording, "undo", reason)
                 else:
                     # Undoing an addition rejects the memory instead of deleting it.
                     state = MemoryState.REJECTED
-                    verdict, judged = (
-                        MemoryVerdict((origin, key), state, name_of(state)),
-                        _judgement_now(state, actor, ""),
-                    )
-                _decide(
-                    connection,
-                    verdict,
-                    judged,
-                    wording,
-                    seq,
-                    undo_batch,
-                    "undo",
-                    actor,
-                    f"undo of {action}",
-                )
+                    verdict = MemoryVerdict((origin, key), state, name_of(state))
+                    decisions.make(verdict, wording, "undo", reason)
             connection.execute(
-                "UPDATE decisions SET undone = 1 WHERE batch IN (?, ?)", (batch, undo_batch)
+                "UPDATE decisions SET undone = 1 WHERE batch IN (?, ?)", (batch, decisions.batch)
             )
             return len(rows)
 
@@ -182,22 +158,20 @@ class Memories(MemoryQueries):
         Of mirrored rows the copies are deleted and not made again.
         """
         with self._write() as connection:
-            seq, batch, count = next_seq(connection), _next_batch(connection), 0
-            for origin, key in refs:
-                made = _creation_time(connection, (origin, key))
-                count += erase_memory(connection, (origin, key), seq)
-                connection.execute(
-                    "DELETE FROM judgements WHERE origin = ? AND key = ?", (origin, key)
-                )
-                connection.execute(
-                    "DELETE FROM decisions WHERE origin = ? AND key = ?", (origin, key)
-                )
-                if origin != OWN:
+            decisions, count = _Decisions(connection, actor), 0
+            for ref in refs:
+                made = _creation_time(connection, ref)
+                count += erase_memory(connection, ref, decisions.seq)
+                for table in ("judgements", "decisions"):
+                    connection.execute(f"DELETE FROM {table} WHERE origin = ? AND key = ?", ref)
+                if ref[0] != OWN:
                     connection.execute(
-                        "INSERT OR REPLACE INTO forgotten VALUES (?, ?, ?)", (origin, key, made)
+                        "INSERT OR REPLACE INTO forgotten VALUES (?, ?, ?)", (*ref, made)
                     )
-                _log(connection, batch, (origin, key), "delete", {}, {}, actor, "")
-            connection.execute("UPDATE decisions SET undone = 1 WHERE batch = ?", (batch,))
+                decisions.log(ref, "delete")
+            connection.execute(
+                "UPDATE decisions SET undone = 1 WHERE batch = ?", (decisions.batch,)
+            )
             forget_rest(connection)
             return count
 
@@ -259,52 +233,89 @@ class Memories(MemoryQueries):
             return len(keys)
 
     @contextmanager
-    def _write(self) -> Iterator[sqlite3.Connection]:
+    def _write(self) -> Iterator[Connection]:
         with self._connections.write(durable=True, erase=True) as connection:
             yield connection
 
 
-# Judgements.
+class _Decisions:
+    """Decisions of one actor in one transaction: a batch of the decision log."""
 
+    def __init__(self, connection: Connection, actor: str, batch: int = 0) -> None:
+        """Begin a batch, or continue an earlier one."""
+        self.seq = next_seq(connection)
+        self.batch = batch or _next_batch(connection)
+        self._connection = connection
+        self._actor = actor
 
-def _decide(
-    connection: sqlite3.Connection,
-    verdict: MemoryVerdict,
-    judged: Judgement | None,
-    wording: MemoryTextExtractor,
-    seq: int,
-    batch: int,
-    action: str,
-    actor: str,
-    reason: str,
-) -> None:
-    row = connection.execute(
-        f"SELECT {COLUMNS} WHERE memories.origin = ? AND memories.key = ?", verdict.ref
-    ).fetchone()
-    # It was deleted meanwhile.
-    if row is None and verdict.ref[0] == OWN:
-        return
-    if row is None:
-        # It isn't mirrored yet; the judgement is stored for when it is.
-        known = _judgement(connection, verdict.ref)
-        before = {**_encode_state(known.state if known else None, ""), **_encode_judgement(known)}
-    else:
-        before = _apply_verdict(connection, remembered(row), verdict, wording, seq)
-    _judge(connection, verdict.ref, judged)
-    _log(
-        connection,
-        batch,
-        verdict.ref,
-        action,
-        before,
-        _encode_state(verdict.state, verdict.successor),
-        actor,
-        reason,
-    )
+    def make(
+        self, verdict: MemoryVerdict, wording: MemoryTextExtractor, action: str, reason: str = ""
+    ) -> None:
+        """Apply a verdict as a judgement of the actor, now."""
+        judged = _judgement_now(verdict.state, self._actor, verdict.successor)
+        self.apply(verdict, judged, wording, action, reason)
+
+    def apply(
+        self,
+        verdict: MemoryVerdict,
+        judged: Judgement | None,
+        wording: MemoryTextExtractor,
+        action: str,
+        reason: str,
+    ) -> None:
+        """Change a memory, store its judgement and log both."""
+        connection = self._connection
+        row = connection.execute(
+            f"SELECT {COLUMNS} WHERE memories.origin = ? AND memories.key = ?", verdict.ref
+        ).fetchone()
+        # It was deleted meanwhile.
+        if row is None and verdict.ref[0] == OWN:
+            return
+        if row is None:
+            # It isn't mirrored yet; the judgement is stored for when it is.
+            known = _judgement(connection, verdict.ref)
+            before = {
+                **_encode_state(known.state if known else None, ""),
+                **_encode_judgement(known),
+            }
+        else:
+            before = _apply_verdict(connection, remembered(row), verdict, wording, self.seq)
+        self.judge(verdict.ref, judged)
+        after = _encode_state(verdict.state, verdict.successor)
+        self.log(verdict.ref, action, before, after, reason)
+
+    def judge(self, ref: Ref, judged: Judgement | None) -> None:
+        """Store the judgement of a memory, or remove it."""
+        if judged is None:
+            delete = "DELETE FROM judgements WHERE origin = ? AND key = ?"
+            self._connection.execute(delete, ref)
+            return
+        made = _creation_time(self._connection, ref)
+        self._connection.execute(
+            "INSERT OR REPLACE INTO judgements VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (*ref, judged.state.value, judged.actor, judged.at, judged.successor, made),
+        )
+
+    def log(
+        self,
+        ref: Ref,
+        action: str,
+        before: Mapping[str, object] | None = None,
+        after: Mapping[str, object] | None = None,
+        reason: str = "",
+    ) -> None:
+        """Write an entry of the decision log."""
+        states = (json.dumps(state or {}, ensure_ascii=False) for state in (before, after))
+        self._connection.execute(
+            "INSERT INTO decisions (batch, at, origin, key, action, before, after, actor, reason, "
+            "undone) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0)",
+            (self.batch, int(time.time()), *ref, action, *states, self._actor, reason),
+        )
 
 
 def _apply_verdict(
-    connection: sqlite3.Connection,
+    connection: Connection,
     known: Remembered,
     verdict: MemoryVerdict,
     wording: MemoryTextExtractor,
@@ -375,9 +386,7 @@ def _restoring_verdict(
     return verdict, judged
 
 
-def _apply_judgement(
-    connection: sqlite3.Connection, row: NewMemory, name_of: NameOf
-) -> NewMemory | None:
+def _apply_judgement(connection: Connection, row: NewMemory, name_of: NameOf) -> NewMemory | None:
     """Row with the user's judgement applied; None if it must not be copied."""
     ref = (row.origin, row.memory.key)
     made = row.memory.created
@@ -392,28 +401,13 @@ def _apply_judgement(
     )
 
 
-def _judgement(connection: sqlite3.Connection, ref: Ref) -> Judgement | None:
+def _judgement(connection: Connection, ref: Ref) -> Judgement | None:
     query = "SELECT state, actor, at, successor, made FROM judgements WHERE origin = ? AND key = ?"
     row = connection.execute(query, ref).fetchone()
     return Judgement(MemoryState(row[0]), *row[1:]) if row else None
 
 
-def _judge(connection: sqlite3.Connection, ref: Ref, judged: Judgement | None) -> None:
-    if judged is None:
-        connection.execute("DELETE FROM judgements WHERE origin = ? AND key = ?", ref)
-    else:
-        values = (
-            *ref,
-            judged.state.value,
-            judged.actor,
-            judged.at,
-            judged.successor,
-            _creation_time(connection, ref),
-        )
-        connection.execute("INSERT OR REPLACE INTO judgements VALUES (?, ?, ?, ?, ?, ?, ?)", values)
-
-
-def _creation_time(connection: sqlite3.Connection, ref: Ref) -> int:
+def _creation_time(connection: Connection, ref: Ref) -> int:
     """Time at which a mirrored row was made.
 
     Returns 0 if it isn't known, or for our own memories, which never reuse a key.
@@ -445,34 +439,7 @@ def _encode_judgement(judged: Judgement | None) -> dict[str, object]:
     )
 
 
-def _log(
-    connection: sqlite3.Connection,
-    batch: int,
-    ref: Ref,
-    action: str,
-    before: Mapping[str, object],
-    after: Mapping[str, object],
-    actor: str,
-    reason: str,
-) -> None:
-    connection.execute(
-        "INSERT INTO decisions (batch, at, origin, key, action, before, after, actor, reason, "
-        "undone) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0)",
-        (
-            batch,
-            int(time.time()),
-            *ref,
-            action,
-            json.dumps(before, ensure_ascii=False),
-            json.dumps(after, ensure_ascii=False),
-            actor,
-            reason,
-        ),
-    )
-
-
-def _next_batch(connection: sqlite3.Connection) -> int:
+def _next_batch(connection: Connection) -> int:
     return connection.execute("SELECT coalesce(max(batch), 0) + 1 FROM decisions").fetchone()[0]
 
 

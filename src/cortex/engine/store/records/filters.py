@@ -8,11 +8,11 @@ Only reads counts.
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from cortex.base.record_model import KINDS, PREFIXES, RecordFilter
+from cortex.engine.store.connection import Connection
 from cortex.engine.store.row_level_security import Confined
 from cortex.engine.store.sql import marks
 
@@ -54,12 +54,12 @@ class _Driver:
     ordered: bool  # True if its rows come in the requested order
 
 
-def ways_to(connection: sqlite3.Connection, wanted: RecordFilter, *, ordered: bool) -> list[Way]:
+def ways_to(connection: Connection, wanted: RecordFilter, *, ordered: bool) -> list[Way]:
     """Query plans, one per kind; `ordered` if only the first records are needed."""
     return [_way(connection, wanted, kind, ordered) for kind in wanted.kinds or KINDS]
 
 
-def _way(connection: sqlite3.Connection, wanted: RecordFilter, kind: str, ordered: bool) -> Way:
+def _way(connection: Connection, wanted: RecordFilter, kind: str, ordered: bool) -> Way:
     drivers = list(_drivers(wanted, kind))
     counts = [_count(connection, driver) for driver in drivers] if len(drivers) > 1 else [FEW]
     best = min(range(len(drivers)), key=counts.__getitem__)
@@ -105,13 +105,13 @@ def _drivers(wanted: RecordFilter, kind: str) -> Iterator[_Driver]:
     yield _Driver("records", ("records.kind = ?", (kind,)), "", not wanted.by_change)
 
 
-def _count(connection: sqlite3.Connection, driver: _Driver) -> int:
+def _count(connection: Connection, driver: _Driver) -> int:
     """Number of rows that a plan walks, up to FEW; hidden ones count, since they cost as much."""
     whole = "main." if isinstance(connection, Confined) else ""
     return _count_up_to_few(connection, whole + _table(driver.tables), driver.part)
 
 
-def rows_on(connection: sqlite3.Connection, way: Way) -> int:
+def rows_on(connection: Connection, way: Way) -> int:
     """Number of visible rows that a plan starts with, up to FEW."""
     return _count_up_to_few(connection, _table(way.tables), way.start)
 
@@ -120,7 +120,7 @@ def _table(tables: str) -> str:
     return "refs" if tables == _REFS else "records"
 
 
-def _count_up_to_few(connection: sqlite3.Connection, table: str, part: Part) -> int:
+def _count_up_to_few(connection: Connection, table: str, part: Part) -> int:
     query = f"SELECT count(*) FROM (SELECT 1 FROM {table} WHERE {part[0]} LIMIT {FEW}) AS part"
     return connection.execute(query, part[1]).fetchone()[0]
 

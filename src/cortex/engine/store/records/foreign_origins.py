@@ -7,11 +7,11 @@ Doesn't decide which of them are sent.
 
 from __future__ import annotations
 
-import sqlite3
 from dataclasses import dataclass
 from typing import Any
 
 from cortex.base.record_model import Record
+from cortex.engine.store.connection import Connection
 from cortex.engine.store.records.outbox_rows import NEVER_HERE
 from cortex.engine.store.records.row_reader import get_records, read_records
 
@@ -24,7 +24,7 @@ class UploadCandidate:
     origin: str
 
 
-def candidates(connection: sqlite3.Connection, epoch: str) -> list[UploadCandidate]:
+def candidates(connection: Connection, epoch: str) -> list[UploadCandidate]:
     """Records that the Core of this epoch lacks and that aren't waiting, oldest first."""
     # System alerts are the only records that always stay local.
     query = (
@@ -45,7 +45,7 @@ def candidates(connection: sqlite3.Connection, epoch: str) -> list[UploadCandida
     ]
 
 
-def leave(connection: sqlite3.Connection, epoch: str, url: str) -> None:
+def leave(connection: Connection, epoch: str, url: str) -> None:
     """Record which records the Core has that is being left."""
     insert = (
         "INSERT OR REPLACE INTO elsewhere SELECT record, ?, ?, version FROM replica "
@@ -55,7 +55,7 @@ def leave(connection: sqlite3.Connection, epoch: str, url: str) -> None:
     connection.execute("DELETE FROM replica")
 
 
-def rejoin(connection: sqlite3.Connection, epoch: str) -> bool:
+def rejoin(connection: Connection, epoch: str) -> bool:
     """Continue from the records that the Core of this epoch had; false if it is new."""
     insert = (
         "INSERT OR IGNORE INTO replica SELECT record, version, 0 FROM elsewhere WHERE epoch = ?"
@@ -66,7 +66,7 @@ def rejoin(connection: sqlite3.Connection, epoch: str) -> bool:
 
 
 def changed_since(
-    connection: sqlite3.Connection, epoch: str = ""
+    connection: Connection, epoch: str = ""
 ) -> list[tuple[Record[Any] | None, Record[Any]]]:
     """Records changed here since the Core was left, as it had them and as they are.
 

@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 from cortex.base.errors import InputError
 from cortex.base.text import hash_bytes
-from cortex.engine.store.connections import Connected
+from cortex.engine.store.connection import Connected
 from cortex.engine.store.records.principals import Principals
 from cortex.engine.store.records.writer import Records
 

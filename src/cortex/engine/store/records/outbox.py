@@ -12,14 +12,13 @@ Road not taken: finding lost changes by comparing versions, since other clients 
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from cortex.base.record_model import Actor, Record
 from cortex.base.text import hash_bytes
-from cortex.engine.store.connections import Connected
+from cortex.engine.store.connection import Connected, Connection
 from cortex.engine.store.records import foreign_origins
 from cortex.engine.store.records.foreign_origins import UploadCandidate
 from cortex.engine.store.records.json_codec import from_fields, to_fields
@@ -46,8 +45,8 @@ from cortex.engine.store.records.outbox_rows import (
     waiting_for,
 )
 from cortex.engine.store.records.queries import VersionedRecord
-from cortex.engine.store.records.row_reader import BATCH, get_records
-from cortex.engine.store.sql import marks, parts
+from cortex.engine.store.records.row_reader import get_records
+from cortex.engine.store.sql import BATCH, marks, parts
 
 UPLOADED = "core.uploaded"
 # "1" while everything is compared with the Core from the beginning.
@@ -92,10 +91,7 @@ class Outbox:
 
     def count(self) -> tuple[int, int]:
         """Number of waiting and of rejected entries."""
-        with self._connections.read() as connection:
-            counts = dict(
-                connection.execute("SELECT state, count(*) FROM outbox GROUP BY state").fetchall()
-            )
+        counts = dict(self._connections.rows("SELECT state, count(*) FROM outbox GROUP BY state"))
         return counts.get(WAITING, 0), counts.get(REFUSED, 0)
 
     def tried(self, entry_id: int, error: str) -> None:
@@ -175,9 +171,7 @@ class Outbox:
             "SELECT count(*), coalesce(sum(length(CAST(body AS BLOB))), 0) FROM replica "
             "JOIN records ON records.id = record"
         )
-        with self._connections.read() as connection:
-            count, size = connection.execute(query).fetchone()
-            return count, size
+        return self._connections.row(query)
 
     def candidates(self, epoch: str) -> list[UploadCandidate]:
         """Records that the Core of this epoch lacks and that aren't waiting, oldest first."""
@@ -397,10 +391,7 @@ class Outbox:
             connection.execute("DELETE FROM meta WHERE key >= 'core.' AND key < 'core/'")
 
     def _entries(self, where: str, values: Sequence[object]) -> list[OutboxEntry]:
-        with self._connections.read() as connection:
-            rows = connection.execute(
-                f"SELECT {COLUMNS} FROM outbox WHERE {where}", values
-            ).fetchall()
+        rows = self._connections.rows(f"SELECT {COLUMNS} FROM outbox WHERE {where}", values)
         return [entry_of(row) for row in rows]
 
 
@@ -442,7 +433,7 @@ def _send_order(record: Record[Any]) -> tuple[str, bool, str]:
 
 
 def _queue(
-    connection: sqlite3.Connection,
+    connection: Connection,
     records: Sequence[tuple[Record[Any] | None, Record[Any]]],
     actor: Actor,
     mark: str,
@@ -467,7 +458,7 @@ def _queue(
 
 
 def _before_waiting(
-    connection: sqlite3.Connection, records: Mapping[str, Record[Any]]
+    connection: Connection, records: Mapping[str, Record[Any]]
 ) -> dict[str, Record[Any]]:
     """Records before the first waiting entry for each; without those that an entry creates."""
     earlier = dict(records)

@@ -7,7 +7,6 @@ inside a transaction of their own.
 from __future__ import annotations
 
 import json
-import sqlite3
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
@@ -15,10 +14,11 @@ from typing import Any
 
 from cortex.base.errors import ConfigError, StoreError
 from cortex.base.record_model import KINDS, SUMMARY, Actor, Body, Record
+from cortex.engine.store.connection import Connection
 from cortex.engine.store.records.json_codec import from_fields, to_fields
-from cortex.engine.store.records.row_reader import BATCH, get_records, kind_of_id
+from cortex.engine.store.records.row_reader import get_records, kind_of_id
 from cortex.engine.store.records.rows import UNSEEN
-from cortex.engine.store.sql import marks, parts
+from cortex.engine.store.sql import rows_in
 
 WAITING, REFUSED, SENT = "waiting", "refused", "sent"
 # Key of the Core's address in the store's metadata.
@@ -86,14 +86,14 @@ class OutboxEntry:
     taken: int
 
 
-def is_connected(connection: sqlite3.Connection) -> bool:
+def is_connected(connection: Connection) -> bool:
     """True if the store has a Core."""
     row = connection.execute("SELECT value FROM meta WHERE key = ?", (CORE,)).fetchone()
     return row is not None and bool(row[0])
 
 
 def enqueue(
-    connection: sqlite3.Connection,
+    connection: Connection,
     actor: Actor,
     key: str,
     action: str,
@@ -126,9 +126,7 @@ def enqueue(
     return True
 
 
-def settle_entry(
-    connection: sqlite3.Connection, entry_id: int, refuse: tuple[str, str] | None
-) -> None:
+def settle_entry(connection: Connection, entry_id: int, refuse: tuple[str, str] | None) -> None:
     """Mark an entry as accepted, or as rejected with a code and a reason."""
     if refuse is not None:
         update = (
@@ -144,7 +142,7 @@ def settle_entry(
         _trim(connection)
 
 
-def forget_sent(connection: sqlite3.Connection, ids: Sequence[str], but: int | None) -> None:
+def forget_sent(connection: Connection, ids: Sequence[str], but: int | None) -> None:
     """Delete accepted entries, except `but`, that contain one of these erased records.
 
     Of rejected entries only the content written here is kept. A notification is sent together with
@@ -169,7 +167,7 @@ def forget_sent(connection: sqlite3.Connection, ids: Sequence[str], but: int | N
         _redact_entry(connection, entry, erased)
 
 
-def keep_here(connection: sqlite3.Connection, ids: Sequence[str]) -> None:
+def keep_here(connection: Connection, ids: Sequence[str]) -> None:
     """Keep these records local unless the Core has them; pending changes to them are dropped."""
     known = marks_of(connection, ids)
     query = (
@@ -189,7 +187,7 @@ def keep_here(connection: sqlite3.Connection, ids: Sequence[str]) -> None:
                 connection.execute("DELETE FROM outbox WHERE id = ?", (entry,))
 
 
-def unaccepted(connection: sqlite3.Connection) -> dict[str, str]:
+def unaccepted(connection: Connection) -> dict[str, str]:
     """Records rejected by the Core that it doesn't have, with the reason."""
     query = (
         "SELECT record, code, reason FROM outbox JOIN outbox_records ON entry = outbox.id "
@@ -199,7 +197,7 @@ def unaccepted(connection: sqlite3.Connection) -> dict[str, str]:
     return {record: f"{reason} [{code}]" if reason else code for record, code, reason in rows}
 
 
-def only_here(connection: sqlite3.Connection) -> set[str]:
+def only_here(connection: Connection) -> set[str]:
     """Local-only records that the Core doesn't have, except alerts about this machine."""
     alerts = "record >= 'notif_' AND record < 'notif`'"
     query = (
@@ -209,7 +207,7 @@ def only_here(connection: sqlite3.Connection) -> set[str]:
     return {row[0] for row in connection.execute(query)}
 
 
-def speaking_here(connection: sqlite3.Connection) -> set[str]:
+def speaking_here(connection: Connection) -> set[str]:
     """Those of `only_here` that would present a team decision to people and agents."""
     query = (
         "SELECT id FROM local_only CROSS JOIN records ON id = record WHERE record NOT IN "
@@ -220,7 +218,7 @@ def speaking_here(connection: sqlite3.Connection) -> set[str]:
     return {row[0] for row in connection.execute(query)}
 
 
-def check_facts(connection: sqlite3.Connection, expected: Mapping[str, str]) -> None:
+def check_facts(connection: Connection, expected: Mapping[str, str]) -> None:
     """Check that the store is connected as expected.
 
     Raises: ConfigError CORE_MISSING if it isn't, or is no longer.
@@ -233,48 +231,35 @@ def check_facts(connection: sqlite3.Connection, expected: Mapping[str, str]) -> 
             )
 
 
-def set_facts(connection: sqlite3.Connection, facts: Mapping[str, str]) -> None:
+def set_facts(connection: Connection, facts: Mapping[str, str]) -> None:
     """Set facts in the store's metadata."""
     connection.executemany(
         "INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", list(facts.items())
     )
 
 
-def waiting_for(connection: sqlite3.Connection, ids: Sequence[str], but: int = 0) -> set[str]:
+def waiting_for(connection: Connection, ids: Sequence[str], but: int = 0) -> set[str]:
     """Those of these records that a waiting entry other than `but` changes."""
     query = (
         "SELECT DISTINCT record FROM outbox_records JOIN outbox ON outbox.id = entry "
-        "WHERE state = 'waiting' AND entry <> ? AND record IN "
+        "WHERE state = 'waiting' AND entry <> ? AND record IN (?*)"
     )
-    return {
-        row[0]
-        for part in parts(ids, BATCH)
-        for row in connection.execute(f"{query}({marks(part)})", (but, *part))
-    }
+    return {row[0] for row in rows_in(connection, query, ids, before=(but,))}
 
 
-def compare_anew(connection: sqlite3.Connection) -> None:
+def compare_anew(connection: Connection) -> None:
     """Reset the change numbers of the Core's records, since its numbering starts again."""
     connection.execute("UPDATE replica SET change = 0 WHERE change > 0")
 
 
-def marks_of(connection: sqlite3.Connection, ids: Sequence[str]) -> dict[str, tuple[int, int]]:
+def marks_of(connection: Connection, ids: Sequence[str]) -> dict[str, tuple[int, int]]:
     """Version and change of those of these records that the Core has."""
-    known: dict[str, tuple[int, int]] = {}
-    for part in parts(ids, BATCH):
-        query = f"SELECT record, version, change FROM replica WHERE record IN ({marks(part)})"
-        known.update(
-            {
-                record: (version, change)
-                for record, version, change in connection.execute(query, part)
-            }
-        )
-    return known
+    query = "SELECT record, version, change FROM replica WHERE record IN (?*)"
+    rows = rows_in(connection, query, ids)
+    return {record: (version, change) for record, version, change in rows}
 
 
-def _redact_entry(
-    connection: sqlite3.Connection, entry_id: int, erased: Collection[str] = ()
-) -> None:
+def _redact_entry(connection: Connection, entry_id: int, erased: Collection[str] = ()) -> None:
     """Reduce a rejected entry to content written here, if a record is gone or `erased`.
 
     Waiting entries are left unchanged: the Core may know their keys.
@@ -305,7 +290,7 @@ def _redact_change(change: Mapping[str, Any], here: Collection[str]) -> Mapping[
 
 
 def _put_changes(
-    connection: sqlite3.Connection, entry_id: int, changes: Sequence[Mapping[str, Any]]
+    connection: Connection, entry_id: int, changes: Sequence[Mapping[str, Any]]
 ) -> None:
     connection.execute(
         "UPDATE outbox SET changes = ? WHERE id = ?",
@@ -334,17 +319,13 @@ def _changed_fields_only(change: Mapping[str, Any]) -> dict[str, Any]:
     return {**change, **dict(zip(("before", "after"), bodies, strict=True))}
 
 
-def _local_only(connection: sqlite3.Connection, ids: Sequence[str]) -> set[str]:
+def _local_only(connection: Connection, ids: Sequence[str]) -> set[str]:
     """Those of these records that stay local and that the Core hasn't received after all."""
     query = "SELECT record FROM local_only WHERE record NOT IN (SELECT record FROM replica)"
-    return {
-        row[0]
-        for part in parts(ids, BATCH)
-        for row in connection.execute(f"{query} AND record IN ({marks(part)})", part)
-    }
+    return {row[0] for row in rows_in(connection, f"{query} AND record IN (?*)", ids)}
 
 
-def _trim(connection: sqlite3.Connection) -> None:
+def _trim(connection: Connection) -> None:
     """Drop accepted entries that are too old or too many."""
     newest = "OVER (ORDER BY taken DESC, id DESC)"
     connection.execute(
@@ -355,7 +336,7 @@ def _trim(connection: sqlite3.Connection) -> None:
     )
 
 
-def _device(connection: sqlite3.Connection) -> str:
+def _device(connection: Connection) -> str:
     """Id of this home: as assigned at connection, or else the identity of the store."""
     query = (
         "SELECT value FROM meta WHERE key IN (?, 'identity') AND value <> '' ORDER BY key LIMIT 1"
@@ -365,7 +346,7 @@ def _device(connection: sqlite3.Connection) -> str:
 
 
 def put_entry(
-    connection: sqlite3.Connection,
+    connection: Connection,
     actor: Actor,
     key: str,
     action: str,
@@ -399,7 +380,7 @@ def moment() -> int:
     return int(time.time() * 1000)
 
 
-def places_before(connection: sqlite3.Connection, count: int) -> range:
+def places_before(connection: Connection, count: int) -> range:
     """Ids for this many entries that come before all existing ones."""
     first = connection.execute("SELECT min(0, coalesce(min(id), 0)) FROM outbox").fetchone()[0]
     return range(first - count, first)

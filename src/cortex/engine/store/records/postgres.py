@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import Any
@@ -25,7 +25,7 @@ from psycopg.pq import TransactionStatus
 from psycopg_pool import ConnectionPool, PoolTimeout
 
 from cortex.base.errors import CortexError, FileError, InputError, StoreError
-from cortex.engine.store.connections import WriteConflict
+from cortex.engine.store.connection import SingleReads, Unbuffered, Values, WriteConflict
 from cortex.engine.store.records.write_batch import WriteBatch
 from cortex.engine.store.schema import SCOPES
 
@@ -129,7 +129,7 @@ CREATE INDEX refs_beginning ON refs (role, left(target, {BEGINNING}), record);
 )
 
 
-class PostgresConnections:
+class PostgresConnections(SingleReads):
     """Connections of this process to one database."""
 
     def __init__(self, url: str, *, new: bool = True) -> None:
@@ -349,18 +349,16 @@ def _migrate(connection: psycopg.Connection[tuple[Any, ...]], new: bool) -> None
         connection.execute("INSERT INTO schema_version VALUES (%s)", (index + 1,))
 
 
-class _Spoken:
+class _Spoken(Unbuffered):
     """Connection that accepts the records' SQL in SQLite's dialect."""
 
     def __init__(self, connection: psycopg.Connection[tuple[Any, ...]]) -> None:
         self.connection = connection
 
-    def execute(
-        self, statement: str, values: Sequence[object] = ()
-    ) -> psycopg.Cursor[tuple[Any, ...]]:
+    def execute(self, statement: str, values: Values = ()) -> psycopg.Cursor[tuple[Any, ...]]:
         return self.connection.execute(translated_sql(statement), tuple(values))  # type: ignore[arg-type]
 
-    def executemany(self, statement: str, rows: Sequence[Sequence[object]]) -> None:
+    def executemany(self, statement: str, rows: Iterable[Sequence[Any]]) -> None:
         with self.connection.cursor() as cursor:
             cursor.executemany(translated_sql(statement), rows)  # type: ignore[arg-type]
 

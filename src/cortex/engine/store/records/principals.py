@@ -16,7 +16,7 @@ from typing import Any
 
 from cortex.base.errors import CortexError, InputError
 from cortex.base.record_model import Actor
-from cortex.engine.store.connections import Connected
+from cortex.engine.store.connection import Connected
 
 PREFIX = "ctx_"
 # Actor of commands run on the server.
@@ -184,10 +184,9 @@ class Principals:
 
     def tokens(self) -> list[Token]:
         """All tokens, newest first."""
-        with self._connections.read() as connection:
-            return [
-                Token(*row) for row in connection.execute(f"{_TOKEN} ORDER BY created DESC, id")
-            ]
+        return [
+            Token(*row) for row in self._connections.rows(f"{_TOKEN} ORDER BY created DESC, id")
+        ]
 
     def good(self) -> frozenset[bytes]:
         """Hashes of all valid tokens, as `hash_of` makes them."""
@@ -195,8 +194,7 @@ class Principals:
             "SELECT hash FROM tokens JOIN principals ON principals.id = tokens.principal"
             " WHERE revoked = 0 AND (expires = 0 OR expires > ?) AND state = 'active'"
         )
-        with self._connections.read() as connection:
-            return frozenset(bytes(row[0]) for row in connection.execute(query, (_now(),)))
+        return frozenset(bytes(row[0]) for row in self._connections.rows(query, (_now(),)))
 
     def by_token(self, token: str) -> Principal | None:
         """Principal of a token; None if either is unknown, revoked or expired."""

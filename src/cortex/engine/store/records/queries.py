@@ -5,7 +5,6 @@ Read-only. Rows are decoded in `row_reader.py`.
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -14,11 +13,10 @@ from typing import Any, NamedTuple
 from cortex.base.record_model import Record, RecordFilter
 from cortex.base.types import Source
 from cortex.base.visibility import Viewer
-from cortex.engine.store.connections import Connected
+from cortex.engine.store.connection import Connected, Connection
 from cortex.engine.store.partitions import RECORDS, parse_partition
 from cortex.engine.store.records.filters import FEW, conditions_of, rows_on, ways_to
 from cortex.engine.store.records.row_reader import (
-    BATCH,
     COLUMNS,
     docs_of,
     get_records,
@@ -28,7 +26,7 @@ from cortex.engine.store.records.row_reader import (
     select_records,
     starting_with,
 )
-from cortex.engine.store.sql import marks, parts
+from cortex.engine.store.sql import marks, rows_in
 
 # Cached answers of `narrow`.
 MAX_NARROWED = 32
@@ -179,7 +177,7 @@ class RecordQueries:
             return known[1][key]
 
     def _narrow(
-        self, connection: sqlite3.Connection, wanted: RecordFilter, most: int
+        self, connection: Connection, wanted: RecordFilter, most: int
     ) -> tuple[list[Source], frozenset[int] | None]:
         rows = {way: rows_on(connection, way) for way in ways_to(connection, wanted, ordered=False)}
         ways = [way for way, count in rows.items() if count]
@@ -190,67 +188,53 @@ class RecordQueries:
 
     def briefs(self, docs: Sequence[int], wanted: RecordFilter) -> dict[int, RecordHeader]:
         """Headers of the records of these docs that match a filter, by doc."""
-        headers: dict[int, RecordHeader] = {}
         where, values = conditions_of(wanted)
+        query = (
+            "SELECT docs.id, records.id, records.kind, records.state, records.updated, "
+            "records.made, coalesce((SELECT target "
+            "FROM refs WHERE record = records.id AND role = 'thread'), '') FROM docs "
+            "CROSS JOIN records ON records.id = docs.path "
+            f"AND records.source = docs.source WHERE docs.id IN (?*){where}"
+        )
         with self._connections.read() as connection:
-            for part in parts(docs, BATCH):
-                rows = connection.execute(
-                    "SELECT docs.id, records.id, records.kind, records.state, records.updated, "
-                    "records.made, coalesce((SELECT target "
-                    "FROM refs WHERE record = records.id AND role = 'thread'), '') FROM docs "
-                    "CROSS JOIN records ON records.id = docs.path "
-                    f"AND records.source = docs.source WHERE docs.id IN ({marks(part)}){where}",
-                    (*part, *values),
-                )
-                headers.update({row[0]: RecordHeader(*row[1:]) for row in rows})
-        return headers
+            rows = rows_in(connection, query, docs, after=values)
+            return {row[0]: RecordHeader(*row[1:]) for row in rows}
 
     def targets(self, role: str) -> frozenset[str]:
         """All targets that records reference in this role."""
-        with self._connections.read() as connection:
-            return frozenset(
-                row[0]
-                for row in connection.execute("SELECT target FROM refs WHERE role = ?", (role,))
-            )
+        return frozenset(
+            row[0]
+            for row in self._connections.rows("SELECT target FROM refs WHERE role = ?", (role,))
+        )
 
     def authors(self) -> frozenset[str]:
         """All authors of records."""
-        with self._connections.read() as connection:
-            return frozenset(
-                row[0] for row in connection.execute("SELECT DISTINCT author FROM records")
-            )
+        return frozenset(
+            row[0] for row in self._connections.rows("SELECT DISTINCT author FROM records")
+        )
 
     def links(self, ids: Sequence[str], limit: int = 500) -> list[Record[Any]]:
         """Links from or to any of these records, newest first."""
-        link_ids: set[str] = set()
+        query = (
+            "SELECT record FROM refs WHERE role IN ('source', 'target') "
+            "AND record > 'link_' AND record < 'link`' AND target IN (?*) LIMIT ?"
+        )
         with self._connections.read() as connection:
-            for part in parts(ids, BATCH):
-                link_ids.update(
-                    row[0]
-                    for row in connection.execute(
-                        "SELECT record FROM refs WHERE role IN ('source', 'target') "
-                        "AND record > 'link_' AND record < 'link`' "
-                        f"AND target IN ({marks(part)}) LIMIT ?",
-                        (*part, limit),
-                    )
-                )
+            link_ids = {row[0] for row in rows_in(connection, query, ids, after=(limit,))}
             return list(get_records(connection, sorted(link_ids, reverse=True)[:limit]).values())
 
     def by_docs(self, docs: Sequence[int]) -> dict[int, Record[Any]]:
         """Records behind these docs, by doc."""
-        records: dict[int, Record[Any]] = {}
+        query = (
+            f"SELECT docs.id, {COLUMNS} FROM docs JOIN records ON records.id = docs.path "
+            "AND records.source = docs.source WHERE docs.id IN (?*)"
+        )
         with self._connections.read() as connection:
-            for part in parts(docs, BATCH):
-                rows = connection.execute(
-                    f"SELECT docs.id, {COLUMNS} FROM docs JOIN records ON records.id = docs.path "
-                    "AND records.source = docs.source "
-                    f"WHERE docs.id IN ({marks(part)})",
-                    part,
-                )
-                records.update(
-                    {row[0]: record for row in rows if (record := record_of(row[1:])) is not None}
-                )
-        return records
+            return {
+                row[0]: record
+                for row in rows_in(connection, query, docs)
+                if (record := record_of(row[1:])) is not None
+            }
 
     def sources(self, kinds: Iterable[str]) -> list[Source]:
         """Sources in which records of these kinds are indexed."""
@@ -278,8 +262,7 @@ class RecordQueries:
 
     def has(self) -> bool:
         """True if there is any record."""
-        with self._connections.read() as connection:
-            return connection.execute("SELECT 1 FROM records LIMIT 1").fetchone() is not None
+        return self._connections.row("SELECT 1 FROM records LIMIT 1") is not None
 
     def changes(self, since: int, limit: int) -> list[VersionedRecord]:
         """Change feed: records written after `since`, in order, each once in its current state."""
@@ -304,27 +287,23 @@ class RecordQueries:
     def kept(self, ids: Iterable[str]) -> list[VersionedRecord]:
         """Those of these records that exist, in this order, with their last change number."""
         wanted = list(dict.fromkeys(ids))
-        records: dict[str, VersionedRecord] = {}
+        query = f"SELECT {COLUMNS}, records.change FROM records WHERE id IN (?*)"
         with self._connections.read() as connection:
-            for part in parts(wanted, BATCH):
-                query = f"SELECT {COLUMNS}, records.change FROM records WHERE id IN ({marks(part)})"
-                for row in connection.execute(query, part).fetchall():
-                    if (record := record_of(row[:-1])) is not None:
-                        records[record.id] = VersionedRecord(record, row[-1])
+            records = {
+                record.id: VersionedRecord(record, row[-1])
+                for row in rows_in(connection, query, wanted)
+                if (record := record_of(row[:-1])) is not None
+            }
         return [records[record_id] for record_id in wanted if record_id in records]
 
     def last_change(self) -> int:
         """Number of the last write."""
-        with self._connections.read() as connection:
-            return connection.execute(
-                "SELECT value FROM counters WHERE name = 'change'"
-            ).fetchone()[0]
+        return self._connections.value("SELECT value FROM counters WHERE name = 'change'")
 
     def last_of(self, kind: str) -> tuple[int, int]:
         """Number of records of a kind and their last change; changes with every write to them."""
         query = "SELECT count(*), coalesce(max(change), 0) FROM records WHERE kind = ?"
-        with self._connections.read() as connection:
-            return tuple(connection.execute(query, (kind,)).fetchone())
+        return tuple(self._connections.row(query, (kind,)))
 
     def deeds(self, record: str = "", limit: int = 100, before: int = 0) -> list[AuditEntry]:
         """Latest entries of the audit log, of one record or below an id; newest first."""
@@ -333,12 +312,11 @@ class RecordQueries:
         where = (
             f"WHERE {' AND '.join(condition for condition, _ in conditions)} " if conditions else ""
         )
-        with self._connections.read() as connection:
-            rows = connection.execute(
-                f"SELECT {_AUDIT_COLUMNS} FROM audit {where}ORDER BY id DESC LIMIT ?",
-                (*(value for _, value in conditions), limit),
-            )
-            return [AuditEntry(*row) for row in rows]
+        rows = self._connections.rows(
+            f"SELECT {_AUDIT_COLUMNS} FROM audit {where}ORDER BY id DESC LIMIT ?",
+            (*(value for _, value in conditions), limit),
+        )
+        return [AuditEntry(*row) for row in rows]
 
 
 _AUDIT_COLUMNS = "id, at, actor, tier, key, action, record, version, via"

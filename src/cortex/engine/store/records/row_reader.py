@@ -7,17 +7,16 @@ returned as usual.
 from __future__ import annotations
 
 import logging
-import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from cortex.base.record_model import KINDS, PREFIXES, Record, RecordFilter
+from cortex.engine.store.connection import Connection
 from cortex.engine.store.partitions import parse_partition
 from cortex.engine.store.records.filters import FEW, Way, ways_to
 from cortex.engine.store.records.json_codec import from_json
-from cortex.engine.store.sql import marks, parts
+from cortex.engine.store.sql import marks, rows_in
 
-BATCH = 500
 # Sources in which a doc is looked up directly.
 MOST_TRIED = 2
 # Targets with references that are walked kind by kind.
@@ -44,19 +43,15 @@ def read_records(rows: Iterable[Sequence[Any]]) -> list[Record[Any]]:
     return [record for row in rows if (record := record_of(row)) is not None]
 
 
-def get_records(connection: sqlite3.Connection, ids: Sequence[str]) -> dict[str, Record[Any]]:
+def get_records(connection: Connection, ids: Sequence[str]) -> dict[str, Record[Any]]:
     """Those of these records that exist, in the order given."""
-    records: dict[str, Record[Any]] = {}
-    for part in parts(ids, BATCH):
-        rows = connection.execute(
-            f"SELECT {COLUMNS} FROM records WHERE id IN ({marks(part)})", part
-        )
-        records.update({record.id: record for record in read_records(rows)})
+    rows = rows_in(connection, f"SELECT {COLUMNS} FROM records WHERE id IN (?*)", ids)
+    records = {record.id: record for record in read_records(rows)}
     return {record_id: records[record_id] for record_id in ids if record_id in records}
 
 
 def select_records(
-    connection: sqlite3.Connection, wanted: RecordFilter, limit: int, offset: int = 0
+    connection: Connection, wanted: RecordFilter, limit: int, offset: int = 0
 ) -> list[Record[Any]]:
     """Records that match a filter, last created or changed first; damaged ones are skipped."""
     records: dict[str, Record[Any]] = {}
@@ -70,9 +65,7 @@ def select_records(
     return list(records.values())
 
 
-def _select_ids(
-    connection: sqlite3.Connection, wanted: RecordFilter, limit: int, offset: int
-) -> list[str]:
+def _select_ids(connection: Connection, wanted: RecordFilter, limit: int, offset: int) -> list[str]:
     ways = ways_to(connection, wanted, ordered=True)
     parts = [
         "SELECT * FROM (SELECT records.id AS id, records.made AS made, "
@@ -89,7 +82,7 @@ def _select_ids(
 
 
 def starting_with(
-    connection: sqlite3.Connection, prefix: str, limit: int, offset: int = 0
+    connection: Connection, prefix: str, limit: int, offset: int = 0
 ) -> list[Record[Any]]:
     """Records with ids that start with `prefix`, oldest first."""
     rows = connection.execute(
@@ -99,9 +92,7 @@ def starting_with(
     return read_records(rows)
 
 
-def newest_ids(
-    connection: sqlite3.Connection, ask: str, values: tuple[str, ...], limit: int
-) -> list[str]:
+def newest_ids(connection: Connection, ask: str, values: tuple[str, ...], limit: int) -> list[str]:
     """Ids of records with references that meet a condition, newest first.
 
     Few are sorted; of many, each target's are walked in time order, since references to one target
@@ -134,9 +125,7 @@ def newest_ids(
     return sorted(ids, key=lambda record_id: record_id[-26:], reverse=True)[:limit]
 
 
-def docs_of(
-    connection: sqlite3.Connection, ways: Sequence[Way], sources: Sequence[int]
-) -> frozenset[int]:
+def docs_of(connection: Connection, ways: Sequence[Way], sources: Sequence[int]) -> frozenset[int]:
     """Docs, in these sources, of the records on these query plans."""
     query = f"SELECT name, id FROM sources WHERE id IN ({marks(sources)})"
     partitions = [

@@ -6,7 +6,6 @@ Access isn't limited here: a doc has the same text regardless of the writer.
 
 from __future__ import annotations
 
-import sqlite3
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -23,6 +22,7 @@ from cortex.base.record_model import (
 )
 from cortex.base.types import Cut, ScannedFile
 from cortex.base.visibility import scope_of
+from cortex.engine.store.connection import Connection
 from cortex.engine.store.content.writer import forget_rest, next_seq, put_blob, put_doc, remove_doc
 from cortex.engine.store.partitions import RECORDS, RecordPartition
 from cortex.engine.store.records.json_codec import to_json
@@ -33,7 +33,7 @@ from cortex.engine.store.records.row_reader import (
     read_records,
     record_of,
 )
-from cortex.engine.store.records.write_batch import INTO_RECORDS, INTO_REFS, WriteBatch, insert
+from cortex.engine.store.records.write_batch import INTO_RECORDS, INTO_REFS
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class RecordRows:
     """Rows of records, in one transaction."""
 
     def __init__(
-        self, connection: sqlite3.Connection, wording: RecordTextExtractor, *, shelved: bool = False
+        self, connection: Connection, wording: RecordTextExtractor, *, shelved: bool = False
     ) -> None:
         self._connection = connection
         self._extract_text = wording
@@ -96,22 +96,18 @@ class RecordRows:
 
     def one(self, record_id: str) -> Record[Any] | None:
         """Record with this id, None if there is none."""
-        if not isinstance(self._connection, WriteBatch):
-            return get_records(self._connection, [record_id]).get(record_id)
-        aside, known = self._connection.aside, self._connection.records
-        if record_id not in known:
-            known[record_id] = get_records(aside, [record_id]).get(record_id)
-        return known[record_id]
+        return self._connection.cached(
+            record_id, lambda connection: get_records(connection, [record_id]).get(record_id)
+        )
 
     def write(self, before: Record[Any] | None, record: Record[Any]) -> int:
         """Write a record as the next change and return the change number.
 
         Records that become visible or hidden because of it get new change numbers too.
         """
-        change = self.next_change()
+        change = self._connection.next_change()
         moved = self._put(record, before is None, change)
-        if isinstance(self._connection, WriteBatch):
-            self._connection.remember(record)
+        self._connection.remember_record(record)
         if before is None:
             return change
         if moved or before.body.sensitivity != record.body.sensitivity:
@@ -195,19 +191,6 @@ class RecordRows:
             forget_rest(self._connection)
         return count
 
-    def next_change(self) -> int:
-        """Next change number.
-
-        The counter's row is locked until the transaction ends: a reader that sees 12 finds 11
-        committed.
-        """
-        if isinstance(self._connection, WriteBatch):
-            return self._connection.next_change()
-        self._connection.execute("UPDATE counters SET value = value + 1 WHERE name = 'change'")
-        return self._connection.execute(
-            "SELECT value FROM counters WHERE name = 'change'"
-        ).fetchone()[0]
-
     def _put(self, record: Record[Any], new: bool, change: int) -> bool:
         """Write the row and its references; true if the record is new or its scope changed."""
         body = record.body
@@ -226,7 +209,7 @@ class RecordRows:
         )
         header = (record.id, record.kind, record.author, record.created, record.id[-26:])
         if new:
-            insert(self._connection, INTO_RECORDS, [(*values, *header)])
+            self._connection.insert(INTO_RECORDS, [(*values, *header)])
         else:
             self._connection.execute(
                 "UPDATE records SET version = ?, state = ?, sensitivity = ?, body = ?, "
@@ -235,10 +218,8 @@ class RecordRows:
                 (*values, record.author, record.created, record.id),
             )
             self._connection.execute("DELETE FROM refs WHERE record = ?", (record.id,))
-        insert(
-            self._connection,
-            INTO_REFS,
-            [(role, target, record.id) for role, target in refs_of(body)],
+        self._connection.insert(
+            INTO_REFS, [(role, target, record.id) for role, target in refs_of(body)]
         )
         return new or scope != scope_before
 
@@ -271,7 +252,7 @@ class RecordRows:
 
     def _renumber(self, ids: Iterable[str]) -> None:
         """Give these records new change numbers without a new version."""
-        rows = [(self.next_change(), record_id) for record_id in ids]
+        rows = [(self._connection.next_change(), record_id) for record_id in ids]
         self._connection.executemany("UPDATE records SET change = ? WHERE id = ?", rows)
 
     def _untitle(self, notification: Record[Any]) -> None:

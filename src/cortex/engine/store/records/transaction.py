@@ -7,7 +7,6 @@ write it.
 
 from __future__ import annotations
 
-import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,10 +16,11 @@ from typing import Any
 from cortex.base.errors import InputError
 from cortex.base.record_model import KINDS, Actor, Body, Record, RecordFilter, Subcortex
 from cortex.base.visibility import Get
+from cortex.engine.store.connection import Connection
 from cortex.engine.store.records.outbox_rows import unaccepted
 from cortex.engine.store.records.row_reader import select_records, starting_with
 from cortex.engine.store.records.rows import RecordRows
-from cortex.engine.store.records.write_batch import INTO_AUDIT, WriteBatch, insert
+from cortex.engine.store.records.write_batch import INTO_AUDIT, NEWEST
 
 # Smallest page read if some of the matching records may be hidden.
 FEWEST_LOOKED_AT = 20
@@ -44,7 +44,7 @@ class RecordTransaction:
 
     def __init__(
         self,
-        connection: sqlite3.Connection,
+        connection: Connection,
         rows: RecordRows,
         actor: Actor,
         key: str,
@@ -91,12 +91,10 @@ class RecordTransaction:
 
     def newest(self) -> str:
         """Suffix of the id of the newest record, "" if there is none."""
-        known = self._connection.newest if isinstance(self._connection, WriteBatch) else None
-        if known is None:
-            known = self._connection.execute(_NEWEST, tuple(KINDS)).fetchone()[0] or ""
-        if isinstance(self._connection, WriteBatch):
-            self._connection.newest = known
-        return known
+        # A buffered record may be the newest one, so the query goes through the buffer.
+        return self._connection.cached(
+            NEWEST, lambda _: self._connection.execute(_NEWEST, tuple(KINDS)).fetchone()[0] or ""
+        )
 
     def put(self, record: Record[Any], action: str = "") -> Record[Any]:
         """Write a new record or the next version of an existing one; returns it as stored.
@@ -134,7 +132,7 @@ class RecordTransaction:
             (actor.name, actor.tier, self._key),
             (action or self._action, kept.id, kept.version),
         )
-        insert(self._connection, INTO_AUDIT, [(self.now, *origin, *subject, actor.via)])
+        self._connection.insert(INTO_AUDIT, [(self.now, *origin, *subject, actor.via)])
         first = self.written.get(kept.id)
         self.written[kept.id] = (known if first is None else first[0], kept)
         self._read[kept.id] = kept

@@ -8,12 +8,13 @@ buffered rows; a savepoint is only needed if some of them were written. Knows no
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
 from cortex.base.errors import CortexError
 from cortex.base.record_model import Record
+from cortex.engine.store.connection import Connection, Key, Row, Value, Values
 
 INTO_RECORDS = (
     "INSERT INTO records (version, state, sensitivity, body, updated, source, change, scope, id, "
@@ -27,15 +28,14 @@ _ORDER = (INTO_RECORDS, INTO_REFS, INTO_AUDIT, INTO_KEYS)
 # Rows of a statement: few different sizes, so that the database can cache the statements.
 _SIZES = (128, 64, 32, 16, 8, 4, 2, 1)
 
-Row = tuple[Any, ...]
-# Payload hash and result of an idempotency key.
-Answer = tuple[bytes, str]
+# Key of the suffix of the newest record's id, in a cache.
+NEWEST = "newest"
 
 
 class WriteBatch:
     """Connection inside a transaction that holds the lock on the counter's row."""
 
-    def __init__(self, connection: Any, change: int) -> None:
+    def __init__(self, connection: Connection, change: int) -> None:
         """Start a batch; `change` is the number of the last write."""
         self._connection = connection
         self._waiting: dict[str, list[Row]] = {into: [] for into in _ORDER}
@@ -47,10 +47,7 @@ class WriteBatch:
         self._saved = False
         # True if the caches may contain rows that were rolled back.
         self._is_stale = False
-        self.records: dict[str, Record[Any] | None] = {}
-        self.keys: dict[tuple[str, str], Answer | None] = {}
-        # Suffix of the id of the newest record.
-        self.newest: str | None = None
+        self._cache: dict[Hashable, Any] = {}
 
     # Steps.
 
@@ -88,40 +85,54 @@ class WriteBatch:
 
     # Statements.
 
-    def execute(self, statement: str, values: Sequence[object] = ()) -> Any:
+    def execute(self, statement: str, values: Values = ()) -> Any:
         """Run a statement after writing all buffered rows."""
         reads = statement.startswith("SELECT")
         self._flush_before(save=not reads)
         if not reads:
-            self._clear_caches()
+            self._cache.clear()
         return self._connection.execute(statement, values)
 
-    def executemany(self, statement: str, rows: Sequence[Sequence[object]]) -> None:
+    def executemany(self, statement: str, rows: Iterable[Sequence[object]]) -> None:
         """Run a statement for each row after writing all buffered rows."""
         self._flush_before(save=True)
-        self._clear_caches()
+        self._cache.clear()
         self._connection.executemany(statement, rows)
 
     def insert(self, into: str, rows: Sequence[Row]) -> None:
         """Buffer new rows; they are written before any statement that may depend on them."""
         self._waiting[into] += rows
 
-    def remember(self, record: Record[Any]) -> None:
+    def remember(self, key: Hashable, value: object) -> None:
+        """Cache what was written."""
+        self._cache[key] = value
+
+    def remember_record(self, record: Record[Any]) -> None:
         """Cache a record that was written."""
-        self.records[record.id] = record
-        if self.newest is not None:
-            self.newest = max(self.newest, record.id[-26:])
+        self._cache[record.id] = record
+        if (newest := self._cache.get(NEWEST)) is not None:
+            self._cache[NEWEST] = max(newest, record.id[-26:])
+
+    def cached(self, key: Hashable, read: Callable[[Connection], Value]) -> Value:
+        """Result of a read, kept for the transaction; buffered rows stay in the buffer."""
+        self._clear_stale()
+        if key not in self._cache:
+            self._cache[key] = read(self._connection)
+        return self._cache[key]
+
+    def prefetch(
+        self, keys: Iterable[Key], read: Callable[[Connection, list[Key]], Mapping[Key, Any]]
+    ) -> None:
+        """Read several values for `cached` with few statements."""
+        self._clear_stale()
+        missing = [key for key in dict.fromkeys(keys) if key not in self._cache]
+        found = read(self._connection, missing)
+        self._cache.update({key: found.get(key) for key in missing})
 
     def next_change(self) -> int:
         """Next change number."""
         self._change += 1
         return self._change
-
-    @property
-    def aside(self) -> Any:
-        """Connection itself, for queries with results that no uncached buffered row affects."""
-        self._clear_stale()
-        return self._connection
 
     def write(self) -> None:
         """Write all buffered rows."""
@@ -166,20 +177,7 @@ class WriteBatch:
         if self._is_stale:
             self._is_stale = False
             self.write()
-            self._clear_caches()
-
-    def _clear_caches(self) -> None:
-        self.records.clear()
-        self.keys.clear()
-        self.newest = None
-
-
-def insert(connection: Any, into: str, rows: Sequence[Row]) -> None:
-    """Insert new rows, buffered if the connection is a batch."""
-    if isinstance(connection, WriteBatch):
-        connection.insert(into, rows)
-    elif rows:
-        connection.executemany(f"{into} VALUES ({', '.join('?' * len(rows[0]))})", rows)
+            self._cache.clear()
 
 
 def _parts(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:

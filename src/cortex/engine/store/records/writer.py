@@ -8,7 +8,6 @@ because another database may have to run it again.
 from __future__ import annotations
 
 import random
-import sqlite3
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from cortex.base.errors import InputError
 from cortex.base.record_model import Actor, Record
 from cortex.base.text import hash_bytes
 from cortex.base.visibility import Viewer
-from cortex.engine.store.connections import Connected, WriteConflict
+from cortex.engine.store.connection import Connected, Connection, WriteConflict
 from cortex.engine.store.records.outbox_rows import (
     NEVER_HERE,
     check_facts,
@@ -32,11 +31,11 @@ from cortex.engine.store.records.outbox_rows import (
     waiting_for,
 )
 from cortex.engine.store.records.queries import RecordQueries, VersionedRecord
-from cortex.engine.store.records.row_reader import BATCH, get_records
+from cortex.engine.store.records.row_reader import get_records
 from cortex.engine.store.records.rows import RecordRows, RecordTextExtractor
 from cortex.engine.store.records.transaction import Guard, RecordTransaction, Screened, Sees
-from cortex.engine.store.records.write_batch import INTO_KEYS, WriteBatch, insert
-from cortex.engine.store.sql import marks, parts
+from cortex.engine.store.records.write_batch import INTO_KEYS
+from cortex.engine.store.sql import marks, rows_in
 
 # Attempts of a transaction that conflicts with another one.
 ATTEMPTS = 5
@@ -103,7 +102,7 @@ class Records(RecordQueries):
         """
         digest = _hash(action, payload)
 
-        def attempt(connection: sqlite3.Connection) -> TransactionResult:
+        def attempt(connection: Connection) -> TransactionResult:
             if (before := _replay(connection, actor, key, digest)) is not None:
                 return before
             rows = self.rows(connection, wording)
@@ -119,9 +118,8 @@ class Records(RecordQueries):
                 synced=self._indexed,
             )
             result = work(transaction)
-            insert(connection, INTO_KEYS, [(actor.name, key, digest, result, transaction.now)])
-            if isinstance(connection, WriteBatch):
-                connection.keys[actor.name, key] = (digest, result)
+            connection.insert(INTO_KEYS, [(actor.name, key, digest, result, transaction.now)])
+            connection.remember((actor.name, key), (digest, result))
             if self._indexed and quiet:
                 created = [
                     (record_id,)
@@ -162,7 +160,7 @@ class Records(RecordQueries):
         changed.
         """
 
-        def attempt(connection: sqlite3.Connection) -> int:
+        def attempt(connection: Connection) -> int:
             check_facts(connection, expected or {})
             if settle is not None:
                 settle_entry(connection, settle, refuse)
@@ -183,13 +181,13 @@ class Records(RecordQueries):
 
         return self._transact(attempt, durable=False)
 
-    def rows(self, connection: sqlite3.Connection, wording: RecordTextExtractor) -> RecordRows:
+    def rows(self, connection: Connection, wording: RecordTextExtractor) -> RecordRows:
         """Row access for these records, in a transaction of the caller."""
         return RecordRows(
             connection, wording if self._indexed else _not_indexed, shelved=self._shelved
         )
 
-    def _transact(self, attempt: Callable[[sqlite3.Connection], R], *, durable: bool = True) -> R:
+    def _transact(self, attempt: Callable[[Connection], R], *, durable: bool = True) -> R:
         """Run `attempt` in one transaction, and again if two writers conflict."""
         for attempt_number in range(1, ATTEMPTS):
             try:
@@ -203,26 +201,8 @@ class Records(RecordQueries):
     def look_ahead(self, ids: Iterable[str], actors: Sequence[str], keys: Sequence[str]) -> None:
         """Prefetch what several transactions in one batch will read, if the database benefits."""
         with self._connections.read() as connection:
-            if not isinstance(connection, WriteBatch):
-                return
-            aside = connection.aside
-            wanted = [
-                record_id for record_id in dict.fromkeys(ids) if record_id not in connection.records
-            ]
-            records = get_records(aside, wanted)
-            connection.records.update({record_id: records.get(record_id) for record_id in wanted})
-            for part in parts(keys, BATCH):
-                query = (
-                    "SELECT actor, key, payload, result FROM keys "
-                    f"WHERE actor IN ({marks(actors)}) AND key IN ({marks(part)})"
-                )
-                used = {
-                    (row[0], row[1]): (row[2], row[3])
-                    for row in aside.execute(query, (*actors, *part)).fetchall()
-                }
-                connection.keys.update(
-                    {(actor, key): used.get((actor, key)) for actor in actors for key in part}
-                )
+            connection.prefetch(ids, get_records)
+            connection.prefetch([(actor, key) for actor in actors for key in keys], _read_answers)
 
     def known(self, actor: Actor, key: str, action: str, payload: str) -> TransactionResult | None:
         """Earlier result of a key, None if it is new.
@@ -234,10 +214,7 @@ class Records(RecordQueries):
 
 
 def _copy(
-    connection: sqlite3.Connection,
-    rows: RecordRows,
-    records: Sequence[VersionedRecord],
-    skip_waiting: bool,
+    connection: Connection, rows: RecordRows, records: Sequence[VersionedRecord], skip_waiting: bool
 ) -> int:
     """Write records as another store has them; returns the number written.
 
@@ -267,22 +244,25 @@ def _copy(
     return count
 
 
-def _restarts_numbering(connection: sqlite3.Connection, meta: Mapping[str, str]) -> bool:
+def _restarts_numbering(connection: Connection, meta: Mapping[str, str]) -> bool:
     """True if change numbers can't be compared with earlier ones."""
     row = connection.execute("SELECT value FROM meta WHERE key = 'core.epoch'").fetchone()
     before = row[0] if row else ""
     return meta.get("core.resync") == "1" or meta.get("core.epoch", before) != before
 
 
-def _answer(connection: Any, actor: str, key: str) -> tuple[bytes, str] | None:
-    """Payload hash and result of a key, None if it is new."""
-    query = "SELECT payload, result FROM keys WHERE actor = ? AND key = ?"
-    if not isinstance(connection, WriteBatch):
-        return connection.execute(query, (actor, key)).fetchone()
-    aside, known = connection.aside, connection.keys
-    if (actor, key) not in known:
-        known[actor, key] = aside.execute(query, (actor, key)).fetchone()
-    return known[actor, key]
+def _read_answers(
+    connection: Connection, keys: Sequence[tuple[str, str]]
+) -> dict[tuple[str, str], tuple[bytes, str]]:
+    """Payload hash and result of those of these keys of actors that were used."""
+    actors = tuple({actor for actor, _ in keys})
+    query = (
+        "SELECT actor, key, payload, result FROM keys "
+        f"WHERE actor IN ({marks(actors)}) AND key IN (?*)"
+    )
+    names = list(dict.fromkeys(key for _, key in keys))
+    rows = rows_in(connection, query, names, before=actors)
+    return {(actor, key): (payload, result) for actor, key, payload, result in rows}
 
 
 def _not_indexed(record: Record[Any], get: Callable[[str], Record[Any] | None]) -> None:
@@ -294,9 +274,10 @@ def _hash(action: str, payload: str) -> bytes:
 
 
 def _replay(
-    connection: sqlite3.Connection, actor: Actor, key: str, digest: bytes
+    connection: Connection, actor: Actor, key: str, digest: bytes
 ) -> TransactionResult | None:
-    row = _answer(connection, actor.name, key)
+    name = (actor.name, key)
+    row = connection.cached(name, lambda connection: _read_answers(connection, [name]).get(name))
     if row is None:
         return None
     if row[0] != digest:

@@ -13,7 +13,7 @@ import typer
 
 from cortex.base.errors import ConfigError, NetworkError
 from cortex.base.settings import Settings, environment, load
-from cortex.engine.library import open_qdrant
+from cortex.engine.home_store import open_qdrant
 from cortex.engine.store import STORE_NAME, Qdrant, QdrantCollection, Store
 from cortex.toolkit.terminal.library import confirm
 from cortex.toolkit.terminal.options import JsonFlag

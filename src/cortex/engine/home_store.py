@@ -1,0 +1,138 @@
+"""The store of a person's home: its setup, and quick questions about its content."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+from cortex.base.errors import CortexError
+from cortex.base.settings import Settings, stays_here
+from cortex.base.settings.groups import DEFAULT_EXCLUDES
+from cortex.base.types import Source
+from cortex.engine.store import OWN, STORE_NAME, Qdrant, Store, check_present
+from cortex.engine.store_setup import Followed, StoreSetup
+
+# The records source that always exists.
+PERSON = "person"
+EVERYTHING = ("**/*",)
+
+# Opens a home's store, given its root and if it is for reading only; without Qdrant the vectors are
+# in files.
+HomeOpener = Callable[[Path, str, bool, Qdrant | None], Store]
+
+log = logging.getLogger(__name__)
+
+
+def home_setup(home: Path, qdrant: Qdrant | None, open_store: HomeOpener) -> StoreSetup:
+    """Return the setup of a home's store, the only copy of memories and records."""
+
+    def open_home(directory: Path | None, root: str, read_only: bool) -> Store:
+        return open_store(directory or home, root, read_only, qdrant)
+
+    return StoreSetup(home, open_home, DocumentFolders(), is_disposable=False)
+
+
+def open_home_store(home: Path, root: str, read_only: bool, qdrant: Qdrant | None) -> Store:
+    """Open the store of a home. Raises: StoreError STORE_LOST where it has vanished."""
+    check_present(home)
+    return Store(home, root, read_only=read_only, qdrant=qdrant)
+
+
+class DocumentFolders:
+    """A person's folders of documents, each with patterns of its own."""
+
+    def main(self, store: Store, read_only: bool) -> Source:
+        """Source of the person's records."""
+        return (
+            Source(0, "records", PERSON, "")
+            if read_only
+            else store.content.source("records", PERSON, "")
+        )
+
+    def followed(self, store: Store, settings: Settings) -> list[Followed]:
+        """Folders to watch; the others are compared on request."""
+        return [Followed(folder.source, True) for folder in store.folders.all() if folder.watch]
+
+    def settings_of(self, source: Source, store: Store, settings: Settings) -> Settings:
+        """Return the person's settings, with the patterns of the folder."""
+        folder = store.folders.of(source.id)
+        if folder is None:
+            return settings
+        chosen = {
+            "include_patterns": folder.include or EVERYTHING,
+            "exclude_patterns": (*_own_patterns(settings), *folder.exclude),
+            "max_file_size": settings.kb.max_file_size,
+            "max_files": settings.limits.processing.max_files,
+        }
+        return settings.model_copy(
+            update={"workspace": settings.workspace.model_copy(update=chosen)}
+        )
+
+    def read_timeout(self, settings: Settings) -> float:
+        """Seconds that reading and chunking one document may take."""
+        return settings.kb.read_timeout
+
+
+def _own_patterns(settings: Settings) -> tuple[str, ...]:
+    """The person's own exclude patterns, without the defaults.
+
+    The defaults are for build output of code; among documents `build` is an ordinary word.
+    """
+    return tuple(
+        pattern
+        for pattern in settings.workspace.exclude_patterns
+        if pattern not in DEFAULT_EXCLUDES
+    )
+
+
+def open_qdrant(settings: Settings) -> Qdrant | None:
+    """Connect to the Qdrant server that keeps the vectors; None where files do.
+
+    With server.localOnly a server on another machine is not used.
+    """
+    qdrant = settings.kb.qdrant
+    if not qdrant.url:
+        return None
+    if settings.server.local_only and not stays_here(qdrant.url):
+        log.warning("server.localOnly: %s is not used, the vectors are kept in files", qdrant.url)
+        return None
+    return Qdrant(qdrant.url, qdrant.api_key, qdrant.collection)
+
+
+def has_folders(home: Path) -> bool:
+    """True where a home has any documents; a store that can't be read has none."""
+    return _has(home, lambda store: bool(store.folders.all()))
+
+
+def has_own_memories(home: Path) -> bool:
+    """True where a person wrote any memory; a store that can't be read has none."""
+    return _has(home, lambda store: store.memories.has(OWN))
+
+
+def has_records(home: Path) -> bool:
+    """True where there is any record; a store that can't be read has none."""
+    return _has(home, lambda store: store.records.has())
+
+
+def has_unsent(home: Path) -> bool:
+    """True where the outbox has entries that wait or were rejected by a Core.
+
+    A store that can't be read has none.
+    """
+    return _has(home, lambda store: any(store.outbox.count()))
+
+
+def _has(home: Path, question: Callable[[Store], bool]) -> bool:
+    if not (home / STORE_NAME).is_file():
+        return False
+    try:
+        store = Store(home, read_only=True)
+    except CortexError:
+        return False
+    try:
+        return question(store)
+    except CortexError:
+        return False
+    finally:
+        store.close()
