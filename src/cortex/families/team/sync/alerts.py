@@ -27,7 +27,7 @@ from cortex.base.record_model import (
 from cortex.base.secret_scanner import redact
 from cortex.base.text import hash_bytes, one_line
 from cortex.engine.library import Library
-from cortex.engine.store import OutboxEntry, RecordChange, RecordTransaction
+from cortex.engine.store import OutboxEntry, RecordChange, RecordTransaction, TransactionOptions
 from cortex.engine.store.records.rows import UNSEEN
 from cortex.families.team.ids import advance_past, fresh_key, new_id
 from cortex.families.team.index_text import wording
@@ -168,12 +168,14 @@ def _run_local(library: Library, work: Callable[[RecordTransaction], str], key: 
 
     library.store.records.perform(
         begin,
-        actor=AUTHOR,
-        key=key,
-        action="alert",
-        payload="",
-        wording=wording(library.settings),
-        quiet=True,
+        TransactionOptions(
+            actor=AUTHOR,
+            key=key,
+            action="alert",
+            payload="",
+            wording=wording(library.settings),
+            quiet=True,
+        ),
     )
 
 

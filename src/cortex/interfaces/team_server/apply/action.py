@@ -20,6 +20,7 @@ from cortex.engine.store import (
     RecordChange,
     RecordTransaction,
     Screened,
+    TransactionOptions,
     TransactionResult,
     VersionedRecord,
 )
@@ -85,12 +86,14 @@ def accept(
     def attempt(work: Work, screened: Screened | None) -> TransactionResult:
         return ledger.records.perform(
             work,
-            actor=actor_of(principal, action),
-            key=action.key,
-            action=action.action,
-            payload=canonical(changes),
-            wording=wording(settings),
-            screen=screened,
+            TransactionOptions(
+                actor=actor_of(principal, action),
+                key=action.key,
+                action=action.action,
+                payload=canonical(changes),
+                wording=wording(settings),
+                screen=screened,
+            ),
         )
 
     try:

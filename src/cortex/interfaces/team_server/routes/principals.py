@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from cortex.base.errors import InputError
-from cortex.engine.store import AuditEntry
+from cortex.engine.store import AuditEntry, TransactionOptions
 from cortex.engine.store.records.principals import Principal, Token
 from cortex.families.team.index_text import wording
 from cortex.families.team.validation import refusal
@@ -200,11 +200,13 @@ def _once(context: RouteContext, action: str, work: Callable[[], str]) -> str:
         result = known.result if known is not None else work()
         done = ledger.records.perform(
             lambda step: result,
-            actor=context.actor,
-            key=context.key,
-            action=action,
-            payload=context.payload,
-            wording=wording(context.replica.settings),
+            TransactionOptions(
+                actor=context.actor,
+                key=context.key,
+                action=action,
+                payload=context.payload,
+                wording=wording(context.replica.settings),
+            ),
         )
     context.visit.replayed = done.replayed
     return done.result
