@@ -19,13 +19,15 @@ from starlette.routing import compile_path
 
 from cortex.base.actors import SERVER
 from cortex.base.errors import InputError
-from cortex.base.record_model import Actor
+from cortex.base.record_model import Actor, Record
 from cortex.base.settings import Settings
 from cortex.base.text import holds_more
 from cortex.base.types import Cancel
 from cortex.base.visibility import Viewer
+from cortex.engine.store import RecordQueries
 from cortex.engine.store.records.ledger import Ledger
 from cortex.engine.store.records.principals import Principal
+from cortex.families.team.references import resolve_ref
 from cortex.families.team.writes.transactions import check_key
 from cortex.interfaces.team_server.read_replica import ReadReplica
 from cortex.interfaces.team_server.responses import RouteResult
@@ -81,8 +83,24 @@ class RouteContext:
         return self.core.replica
 
     @property
+    def records(self) -> RecordQueries:
+        """The records that the viewer may see."""
+        return self.core.replica.store.records
+
+    @property
+    def ledger(self) -> Ledger:
+        return self.core.ledger
+
+    @property
     def actor(self) -> Actor:
         return Actor(self.principal.name, self.principal.tier, SERVER)
+
+    def record(self, kind: str) -> Record[Any]:
+        """Return the record that the path names.
+
+        Raises: InputError RECORD_UNKNOWN.
+        """
+        return resolve_ref(self.records, self.path["id"], kind)
 
 
 @dataclass(frozen=True, slots=True)

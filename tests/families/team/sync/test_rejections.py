@@ -29,7 +29,7 @@ from cortex.engine.store import RecordTransaction
 from cortex.engine.store.records import outbox_rows
 from cortex.families.team.references import by_slug
 from cortex.families.team.search import RecordQuery, find
-from cortex.families.team.sync import discard, rejections
+from cortex.families.team.sync import cycle, discard, rejections
 from cortex.families.team.sync.client import Remote, ServerRejected
 from cortex.families.team.sync.connection import connect, disconnect
 from cortex.families.team.sync.cycle import LOCK, sync
@@ -335,7 +335,7 @@ def test_only_the_subcortex_that_clashes_gets_another_slug(member, team, homes):
 
 
 def test_nothing_is_given_up_while_another_sync_may_refuse_more(member, monkeypatch):
-    monkeypatch.setattr(discard, "TURN_SECONDS", 0.1)
+    monkeypatch.setattr(cycle, "TURN_SECONDS", 0.1)
     bob = member("bob", tier=2)
     bob.forget_tier()
     for slug in ("one", "two"):

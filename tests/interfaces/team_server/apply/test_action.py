@@ -30,10 +30,11 @@ from cortex.base.record_model import (
 from cortex.families.team.ids import new_id
 from cortex.families.team.inbox import acknowledge
 from cortex.families.team.notification_texts import ACCEPTED, ASSIGNED, CHANGED, MENTIONED, SPOKE
+from cortex.families.team.wire.codec import APPLIED, REFUSED, REPLAYED
 from cortex.families.team.writes import actions, drafts
 from cortex.families.team.writes.create import create
 from cortex.families.team.writes.update import revise
-from cortex.interfaces.team_server.apply.action import APPLIED, REFUSED, REPLAYED, Accepted
+from cortex.interfaces.team_server.apply.action import Accepted
 from interfaces.team_server.team import Home, Team, acting, open_team, told
 
 AGENT = Actor("agent", 2)

@@ -30,10 +30,10 @@ from cortex.base.record_model import (
 from cortex.engine.store.records.outbox import UPLOAD
 from cortex.families.team.ids import new_id
 from cortex.families.team.notification_texts import ACCEPTED, ASSIGNED, CHANGED, MENTIONED, SPOKE
+from cortex.families.team.wire.codec import APPLIED, REFUSED
 from cortex.families.team.writes import drafts
 from cortex.families.team.writes.create import create
 from cortex.families.team.writes.update import revise
-from cortex.interfaces.team_server.apply.action import APPLIED, REFUSED
 from interfaces.team_server.team import Home, Team, acting, open_team, told
 
 

@@ -66,7 +66,7 @@ def tell_refused(library: Library, entry: OutboxEntry, code: str, message: str) 
     title = _title(library, main)
 
     def work(step: RecordTransaction) -> str:
-        _close_alerts(step, main.id, wrote)
+        _close_alerts(step, main.id, _end_of_quote(wrote))
         return _create_alert(step, main.id, title, reason, main.after.sensitivity)
 
     _run_local(library, work, fresh_key())
@@ -80,7 +80,8 @@ def take_back(library: Library, entry: OutboxEntry) -> None:
         notification.body.type == ALERT
         for notification in library.store.records.select(_open_about(main.id), 100)
     ):
-        _run_local(library, lambda step: _close_alerts(step, main.id, wrote), fresh_key())
+        quote = _end_of_quote(wrote)
+        _run_local(library, lambda step: _close_alerts(step, main.id, quote), fresh_key())
 
 
 def tell_renamed(
@@ -113,9 +114,7 @@ def tell_replaced(library: Library, record: Record[Any], count: int, file: Path)
     )
 
     def work(step: RecordTransaction) -> str:
-        for notification in step.select(_open_about(record.id)):
-            if notification.body.type == ALERT and str(file) in notification.body.reason:
-                step.put(replace(notification, body=replace(notification.body, state="done")))
+        _close_alerts(step, record.id, str(file))
         return _create_alert(step, record.id, title_of(record), reason, record.body.sensitivity)
 
     _run_local(library, work, fresh_key())
@@ -194,12 +193,17 @@ def _create_alert(
     return step.make(new_id(Notification), checked(body)).id
 
 
-def _close_alerts(step: RecordTransaction, about: str, wrote: str) -> str:
-    for notification in step.select(_open_about(about)):
-        # Match the whole sentence: the alert of another write may begin the same way.
-        if notification.body.type == ALERT and f"{wrote}. It " in notification.body.reason:
-            step.put(replace(notification, body=replace(notification.body, state="done")))
+def _close_alerts(step: RecordTransaction, about: str, text: str) -> str:
+    """Close the alerts about a record that contain a text."""
+    for alert in step.select(_open_about(about)):
+        if alert.body.type == ALERT and text in alert.body.reason:
+            step.put(replace(alert, body=replace(alert.body, state="done")))
     return ""
+
+
+def _end_of_quote(wrote: str) -> str:
+    """Return the whole sentence: the alert of another write may begin the same way."""
+    return f"{wrote}. It "
 
 
 def _open_about(about: str) -> RecordFilter:

@@ -28,6 +28,8 @@ connection.
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from cortex.base.errors import Cancelled, CortexError, LimitError
@@ -97,6 +99,24 @@ def sync(library: Library, remote: Remote, *, cancel: Cancel | None = None) -> S
         outcome = _outcome(session, failure)
         _store_status(session, outcome, complete=failure is None)
     return outcome
+
+
+@contextmanager
+def sync_lock(
+    library: Library, undone: str, *, instead: tuple[str, ...] = (), cancel: Cancel | None = None
+) -> Iterator[None]:
+    """Keep a home from syncing; `undone` says what doesn't happen where the lock isn't free.
+
+    Raises: LimitError INDEX_BUSY; Cancelled.
+    """
+    path = str(library.settings.home / LOCK)
+    with exclusive_lock(path, TURN_SECONDS, lambda: bool(cancel)) as acquired:
+        if not acquired and cancel:
+            raise Cancelled
+        if not acquired:
+            message = f"another process is syncing this home; {undone}"
+            raise LimitError("INDEX_BUSY", message, instead=instead)
+        yield
 
 
 def _run(session: SyncSession) -> None:

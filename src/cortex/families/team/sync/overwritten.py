@@ -9,7 +9,6 @@ its own person.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +18,6 @@ from cortex.base.record_model import Body, Record, Thread
 from cortex.engine.library import Library
 from cortex.engine.store import VersionedRecord
 from cortex.families.team.sync import alerts, saved_files
-from cortex.families.team.wire.codec import record_to
 
 FOLDER = "replaced"  # in the home
 
@@ -61,10 +59,7 @@ class Replaced:
             self._alerted = self._count
 
     def _write(self, lost: Sequence[Record[Any]]) -> None:
-        text = "".join(
-            json.dumps(record_to(VersionedRecord(record, 0)), ensure_ascii=False) + "\n"
-            for record in lost
-        )
+        text = saved_files.record_lines(lost)
         if self._file is None:
             self._file = saved_files.write_new(self._library.settings.home / FOLDER, ".jsonl", text)
             self._first = lost[0]

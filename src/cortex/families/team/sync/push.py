@@ -15,9 +15,9 @@ from cortex.base.errors import CortexError
 from cortex.engine.store import OutboxEntry, VersionedRecord
 from cortex.engine.store.records.outbox import UPLOAD
 from cortex.families.team.sync import alerts, rejections, slug_conflicts, state
-from cortex.families.team.sync.client import REFUSED, RETRY, ActionResult, Oversized, ServerRejected
+from cortex.families.team.sync.client import ActionResult, Oversized, ServerRejected
 from cortex.families.team.sync.run_context import SyncSession, now
-from cortex.families.team.wire.codec import JsonObject, action_to
+from cortex.families.team.wire.codec import REFUSED, RETRY, JsonObject, action_to
 from cortex.families.team.writes.preflight import texts_of
 from cortex.plugins.policy import policy_of
 
@@ -94,8 +94,9 @@ class Sending:
     def _send_all(self) -> None:
         while (batch := self._next_batch()) and not self._tally.held:
             self._session.go_on()
-            if (blocked := next(filter(None, map(self._blocked, batch)), None)) is not None:
-                self._refuse(blocked[0], "SENSITIVE_BLOCKED", blocked[1], ())
+            blocked = ((entry, why) for entry, _ in batch if (why := self._blocking_reason(entry)))
+            if (first := next(blocked, None)) is not None:
+                self._refuse(first[0], "SENSITIVE_BLOCKED", first[1], ())
                 continue
             try:
                 results = self._remote.flush([action for _, action in batch])
@@ -114,17 +115,16 @@ class Sending:
             if not results:
                 self._hold(batch[0][0], "the Core says nothing of what was sent")
 
-    def _blocked(self, sent: tuple[OutboxEntry, JsonObject]) -> tuple[OutboxEntry, str] | None:
-        """Return an upload that the plugins' policy blocks, with the reason; else None.
+    def _blocking_reason(self, entry: OutboxEntry) -> str:
+        """Return why the plugins' policy blocks an upload, "" if it doesn't.
 
         Only uploads are checked: they may be older than the plugins.
 
         Raises: ConfigError PLUGIN_UNUSABLE.
         """
-        entry = sent[0]
         policy = policy_of(self._library)
         if policy is None or entry.action != UPLOAD or entry.taken or entry.id in self._screened:
-            return None
+            return ""
         for change in entry.changes:
             for text in texts_of(change.after):
                 verdict = policy.screen(text)
@@ -133,9 +133,9 @@ class Sending:
                         verdict.reason
                         or "a plugin would leave something out of it: edit it, and try again"
                     )
-                    return entry, f"{change.id} was not sent: {why}"
+                    return f"{change.id} was not sent: {why}"
         self._screened.add(entry.id)
-        return None
+        return ""
 
     # -- batches
 

@@ -29,7 +29,15 @@ from cortex.engine.store.records.outbox import UPLOAD
 from cortex.engine.store.records.principals import Principal
 from cortex.families.team.ids import advance_past
 from cortex.families.team.index_text import wording
-from cortex.families.team.wire.codec import MOST_KEY, Action, canonical
+from cortex.families.team.wire.codec import (
+    APPLIED,
+    MOST_KEY,
+    REFUSED,
+    REPLAYED,
+    RETRY,
+    Action,
+    canonical,
+)
 from cortex.families.team.wire.identity import agent_of, outward, renamed_changed
 from cortex.families.team.wire.local_paths import without_roots
 from cortex.families.team.writes.preflight import Screen, Work, screened_step
@@ -37,8 +45,6 @@ from cortex.families.team.writes.transactions import check_key
 from cortex.interfaces.team_server.apply.action_context import ActionContext
 from cortex.interfaces.team_server.apply.changes import ActionApplier
 from cortex.interfaces.team_server.apply.visible_records import VisibleRecords
-
-APPLIED, REPLAYED, REFUSED, RETRY = "applied", "replayed", "refused", "retry"
 
 
 @dataclass(frozen=True, slots=True)
