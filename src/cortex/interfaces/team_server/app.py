@@ -309,31 +309,20 @@ class App:
         """
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         token = token.strip() if scheme.lower() == "bearer" else ""
-        network = network_of(request.scope)
-        good, known, revocation, workers = await self._is_good(token), False, {}, self._workers()
+        network, workers = network_of(request.scope), self._workers()
+        good = await self._is_good(token)
         if not good:
             self._limits.count_stranger(network)
-        if is_token(token):
-            look = partial(self._look_up, token)
-            principal, known, revocation = await self._run(
-                look, Call(), workers.all if good else workers.strange
-            )
-            self._limits.note(token, network, good=principal is not None)
-            if principal is not None:
-                return principal
-        if revocation:
-            raise NetworkError(
-                "AUTH_EXPIRED",
-                "whoever has this token may not come in any more",
-                context=revocation,
-            )
-        if known:
-            raise NetworkError(
-                "AUTH_EXPIRED", "this token counts no more: it was revoked, or its time is over"
-            )
-        raise NetworkError(
+        found: Principal | NetworkError = NetworkError(
             "AUTH_REQUIRED", "send `Authorization: Bearer` with a token of this Core"
         )
+        if is_token(token):
+            look = partial(self._look_up, token, found)
+            found = await self._run(look, Call(), workers.all if good else workers.strange)
+            self._limits.note(token, network, good=isinstance(found, Principal))
+        if isinstance(found, NetworkError):
+            raise found
+        return found
 
     async def _is_good(self, token: str) -> bool:
         """True for a token known to be valid without a database lookup for it.
@@ -349,22 +338,23 @@ class App:
                 )
         return self._limits.is_good(token)
 
-    def _look_up(self, token: str) -> tuple[Principal | None, bool, dict[str, str]]:
-        """Return the principal of a token, if the token is or was known, and revocation details.
+    def _look_up(self, token: str, unknown: NetworkError) -> Principal | NetworkError:
+        """Return the principal of a token, or the error for it: `unknown` for no known token.
 
-        The details name the ledger and the principal: a client erases its replica only for its own
-        ledger and its own principal.
+        That of a revoked principal names the ledger and the principal: a client erases its replica
+        only for its own ledger and its own principal.
         """
         principals = self._core.ledger.principals
         if (principal := principals.whose(token)) is not None:
-            return principal, True, {}
+            return principal
         if name := principals.put_out(token):
-            return (
-                None,
-                True,
-                {"reason": "revoked", "epoch": self._core.ledger.epoch(), "name": name},
-            )
-        return None, principals.is_known(token), {}
+            context = {"reason": "revoked", "epoch": self._core.ledger.epoch(), "name": name}
+            message = "whoever has this token may not come in any more"
+            return NetworkError("AUTH_EXPIRED", message, context=context)
+        if principals.is_known(token):
+            message = "this token counts no more: it was revoked, or its time is over"
+            return NetworkError("AUTH_EXPIRED", message)
+        return unknown
 
     # -- health
 
