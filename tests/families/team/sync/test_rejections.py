@@ -33,7 +33,7 @@ from cortex.families.team.sync import cycle, discard, rejections
 from cortex.families.team.sync.client import Remote, ServerRejected
 from cortex.families.team.sync.connection import connect, disconnect
 from cortex.families.team.sync.cycle import LOCK, sync
-from cortex.families.team.sync.pull import Fetching
+from cortex.families.team.sync.pull import FeedPull
 from cortex.families.team.sync.run_context import SyncSession
 from cortex.families.team.writes.actions import accept_artifact, supersede_artifact
 from cortex.families.team.writes.create import create
@@ -62,11 +62,11 @@ def test_a_page_of_another_connection_is_not_taken(member, team):
     ada, bob = member("ada"), member("bob")
     bob.write(Thread("Of Bob"))
     bob.sync()
-    fetching = Fetching(SyncSession(ada.library, ada.remote, Cancel()), lambda came: False)
+    pull = FeedPull(SyncSession(ada.library, ada.remote, Cancel()), lambda came: False)
     disconnect(ada.library)
     connect(ada.library, team.url, ada.token)
     with pytest.raises(ConfigError) as caught:
-        fetching.pull()
+        pull.pull()
     assert caught.value.code == "CORE_MISSING" and ada.library.store.outbox.known() == {}
 
 
@@ -108,7 +108,7 @@ def test_what_the_core_cannot_read_is_taken_over_as_it_is_there(member, team):
     bob.sync()
     ada.change(thread, body="of Ada")
     # A page comes while it waits
-    Fetching(SyncSession(ada.library, ada.remote, Cancel()), lambda came: False).pull()
+    FeedPull(SyncSession(ada.library, ada.remote, Cancel()), lambda came: False).pull()
     remote = Unreadable(team.url, ada.token)
     assert sync(ada.library, remote).refused == 1
     remote.close()

@@ -55,7 +55,7 @@ OUTDONE = "somebody else decided first, and that stands: `cortex sync --give-up`
 BEFORE = "from before it was joined or put back"
 
 
-def tell_refused(library: Library, entry: OutboxEntry, code: str, message: str) -> None:
+def alert_refused(library: Library, entry: OutboxEntry, code: str, message: str) -> None:
     """Alert the person to a rejected write, replacing the alert of an earlier attempt."""
     main = rejections.main_of(entry)
     end = f"{rejections.became(library, entry)}; {_advice(entry, code, message)}"
@@ -72,7 +72,7 @@ def tell_refused(library: Library, entry: OutboxEntry, code: str, message: str) 
     _run_local(library, work, fresh_key())
 
 
-def take_back(library: Library, entry: OutboxEntry) -> None:
+def close_alert(library: Library, entry: OutboxEntry) -> None:
     """Close the alert of an earlier attempt: the write was accepted or given up."""
     main = rejections.main_of(entry)
     wrote = _quote(main)
@@ -84,7 +84,7 @@ def take_back(library: Library, entry: OutboxEntry) -> None:
         _run_local(library, lambda step: _close_alerts(step, main.id, quote), fresh_key())
 
 
-def tell_renamed(
+def alert_renamed(
     library: Library, record: Record[Subcortex], slug: str, work: Callable[[RecordTransaction], str]
 ) -> None:
     """Run `work`, which renames a subcortex, and add an alert in the same transaction."""
@@ -101,7 +101,7 @@ def tell_renamed(
     _run_local(library, both, fresh_key())
 
 
-def tell_replaced(library: Library, record: Record[Any], count: int, file: Path) -> None:
+def alert_overwritten(library: Library, record: Record[Any], count: int, file: Path) -> None:
     """Alert that a restored Core replaced newer local versions, which are saved in `file`.
 
     An earlier alert about the same file is closed.
@@ -120,7 +120,7 @@ def tell_replaced(library: Library, record: Record[Any], count: int, file: Path)
     _run_local(library, work, fresh_key())
 
 
-def tell_unsent(library: Library) -> None:
+def alert_unsent(library: Library) -> None:
     """Alert once to all rejected uploads and resent writes; close the alert if none is left."""
     entries = [entry for entry in library.store.outbox.refused() if rejections.shares_alert(entry)]
     open_alerts = library.store.records.select(

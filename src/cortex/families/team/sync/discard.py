@@ -91,8 +91,8 @@ def drop_refused(
     for entry in dropped:
         if not rejections.shares_alert(entry):
             # The alert still offers to send it again.
-            alerts.take_back(library, entry)
-    alerts.tell_unsent(library)
+            alerts.close_alert(library, entry)
+    alerts.alert_unsent(library)
     return len(dropped), file
 
 

@@ -22,7 +22,7 @@ from cortex.families.team.sync import alerts, saved_files
 FOLDER = "replaced"  # in the home
 
 
-class Replaced:
+class OverwrittenVersions:
     """Versions that one sync has overwritten, and the file that keeps them."""
 
     def __init__(self, library: Library) -> None:
@@ -52,10 +52,10 @@ class Replaced:
         if lost:
             self._write(lost)
 
-    def tell(self) -> None:
+    def alert(self) -> None:
         """Alert the person once to all saved versions."""
         if self._file is not None and self._first is not None and self._alerted != self._count:
-            alerts.tell_replaced(self._library, self._first, self._count, self._file)
+            alerts.alert_overwritten(self._library, self._first, self._count, self._file)
             self._alerted = self._count
 
     def _write(self, lost: Sequence[Record[Any]]) -> None:
@@ -68,7 +68,7 @@ class Replaced:
         self._count += len(lost)
         # The first alert goes out at once; later versions are added at the end of the sync.
         if not self._alerted:
-            self.tell()
+            self.alert()
 
 
 def _authored(body: Body) -> Body:

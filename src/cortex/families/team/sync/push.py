@@ -31,7 +31,7 @@ RESENT_MS = 7 * 86_400_000
 MISSING = frozenset(("TARGET_NOT_FOUND", "SCOPE_NOT_FOUND", "RECORD_UNKNOWN"))
 
 
-class Sending:
+class OutboxPush:
     """Push half of a sync."""
 
     def __init__(self, session: SyncSession) -> None:
@@ -53,7 +53,7 @@ class Sending:
         # True once a part of an upload was accepted that had been refused before.
         self._upload_recovered = False
 
-    def hear(self, came: set[str]) -> bool:
+    def requeue_dependents(self, came: set[str]) -> bool:
         """Queue refused entries again that refer to the records in `came`; true if there are any.
 
         These are entries refused for a record that the Core lacked or hid, and entries that a
@@ -89,11 +89,11 @@ class Sending:
         """
         self._send_all()
         if self._upload_recovered or self._outbox.count()[1]:
-            alerts.tell_unsent(self._library)
+            alerts.alert_unsent(self._library)
 
     def _send_all(self) -> None:
         while (batch := self._next_batch()) and not self._tally.held:
-            self._session.go_on()
+            self._session.check_cancelled()
             blocked = ((entry, why) for entry, _ in batch if (why := self._blocking_reason(entry)))
             if (first := next(blocked, None)) is not None:
                 self._refuse(first[0], "SENSITIVE_BLOCKED", first[1], ())
@@ -248,14 +248,14 @@ class Sending:
         if entry.attempts and rejections.shares_alert(entry):
             self._upload_recovered = True
         elif entry.attempts:
-            alerts.take_back(self._library, entry)
+            alerts.close_alert(self._library, entry)
         shown = {record.record.id for record in records}
         hidden = [change for change in entry.changes if change.id not in shown]
         # An entry accepted at the first attempt only adds the records that it creates; the others
         # were at the Core all the time.
         late = entry.attempts or entry.taken
         created = (change.id for change in entry.changes if change.before is None)
-        self.hear(shown if late else shown.intersection(created))
+        self.requeue_dependents(shown if late else shown.intersection(created))
         self._session.apply(records, [change.id for change in hidden], settle=entry.id)
         # Notifications aren't indexed, so there is nothing to drop for them.
         self._tally.erased += sum(change.kind != "notification" for change in hidden)
@@ -279,7 +279,7 @@ class Sending:
             self._outbox.split(entry.id)
             return
         if not rejections.shares_alert(entry):
-            alerts.tell_refused(self._library, entry, code, message)
+            alerts.alert_refused(self._library, entry, code, message)
         returned = {record.record.id for record in records}
         orphans = (
             []
