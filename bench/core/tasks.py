@@ -26,7 +26,7 @@ from cortex.base.record_model import Actor, Observation, Record, Subcortex
 from cortex.base.settings import Settings, load
 from cortex.base.visibility import EVERYWHERE
 from cortex.engine.library import Library
-from cortex.engine.store import RecordTransaction
+from cortex.engine.store import RecordTransaction, TransactionOptions
 from cortex.engine.store.records.backup import dump
 from cortex.engine.store.records.backup import load as load_backup
 from cortex.engine.store.records.ledger import Ledger, open_ledger
@@ -98,7 +98,8 @@ def _put(settings: Settings, ledger: Ledger, count: int, seed: int) -> list[str]
 
         key, told = fresh_key(), wording(settings)
         ledger.records.perform(
-            work, actor=_owner(), key=key, action="import", payload=key, wording=told
+            work,
+            TransactionOptions(actor=_owner(), key=key, action="import", payload=key, wording=told),
         )
         scopes += [number for number, body, _ in part if isinstance(body, Subcortex)]
     return scopes
@@ -172,7 +173,10 @@ def _write_one(library: Library, body: Observation) -> None:
 
     key, told = fresh_key(), wording(library.settings)
     library.store.records.perform(
-        work, actor=person(), key=key, action="create_observations", payload=key, wording=told
+        work,
+        TransactionOptions(
+            actor=person(), key=key, action="create_observations", payload=key, wording=told
+        ),
     )
 
 
@@ -227,7 +231,10 @@ async def _fresh(
             return step.put(made).id
 
         ledger.records.perform(
-            work, actor=_owner(), key=word, action="bench", payload=word, wording=wording(settings)
+            work,
+            TransactionOptions(
+                actor=_owner(), key=word, action="bench", payload=word, wording=wording(settings)
+            ),
         )
         start = time.perf_counter()
         answer = await client.ask("POST", "/search", {"query": word})

@@ -35,7 +35,7 @@ from cortex.base.record_model import (
     Thread,
 )
 from cortex.base.visibility import Viewer, scope_of, sees
-from cortex.engine.store import RecordTransaction, Store, schema
+from cortex.engine.store import RecordTransaction, Store, TransactionOptions, schema
 from cortex.engine.store.records.ledger import Ledger
 from cortex.engine.store.records.writer import ATTEMPTS
 from cortex.families.team.ids import new_id
@@ -54,7 +54,8 @@ def do(ledger: Ledger | Store, work: Callable[[RecordTransaction], object], **mo
         "wording": lambda record, get: None,
     }
     return ledger.records.perform(
-        lambda step: str(work(step) or ""), **{**common, "key": f"k{next(keys)}", **more}
+        lambda step: str(work(step) or ""),
+        TransactionOptions(**{**common, "key": f"k{next(keys)}", **more}),
     ).result
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from cortex.base.record_model import Actor, Observation, RecordFilter, Thread
-from cortex.engine.store import Store
+from cortex.engine.store import Store, TransactionOptions
 from cortex.families.team.ids import new_id
 
 DAMAGES = (
@@ -40,7 +40,10 @@ def test_what_can_not_be_read_is_left_out_and_named(
             return ""
 
         store.records.perform(
-            work, actor=Actor("person", 4), key="k", action="x", payload="", wording=lambda *_: None
+            work,
+            TransactionOptions(
+                actor=Actor("person", 4), key="k", action="x", payload="", wording=lambda *_: None
+            ),
         )
     with closing(sqlite3.connect(tmp_path / "cortex.db")) as connection, connection:
         connection.execute("UPDATE records SET body = ? WHERE id = ?", (damage, ids[2]))
@@ -60,11 +63,9 @@ def test_a_record_of_a_kind_that_nobody_knows_is_left_out(tmp_path: Path):
         number = new_id(Observation)
         store.records.perform(
             lambda step: step.make(number, Observation("It holds")).id,
-            actor=Actor("person", 4),
-            key="k",
-            action="x",
-            payload="",
-            wording=lambda *_: None,
+            TransactionOptions(
+                actor=Actor("person", 4), key="k", action="x", payload="", wording=lambda *_: None
+            ),
         )
     with closing(sqlite3.connect(tmp_path / "cortex.db")) as connection, connection:
         connection.execute("UPDATE records SET kind = 'wizard'")

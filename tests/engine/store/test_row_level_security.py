@@ -41,7 +41,7 @@ from cortex.base.record_model import (
 from cortex.base.text import hash_bytes
 from cortex.base.visibility import UNFILED, Get, Viewer, scope_of, sees
 from cortex.engine import chunkers
-from cortex.engine.store import IndexedText, RecordTransaction, Store
+from cortex.engine.store import IndexedText, RecordTransaction, Store, TransactionOptions
 from cortex.engine.store.partitions import RecordPartition, parse_partition
 from cortex.families.team.ids import fresh_key, new_id
 
@@ -77,7 +77,8 @@ def write(store: Store, work: Callable[[RecordTransaction], object]) -> None:
         return ""
 
     store.records.perform(
-        wrapped, actor=PERSON, key=fresh_key(), action="test", payload="", wording=word
+        wrapped,
+        TransactionOptions(actor=PERSON, key=fresh_key(), action="test", payload="", wording=word),
     )
 
 

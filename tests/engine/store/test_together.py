@@ -11,7 +11,7 @@ import pytest
 
 from cortex.base.errors import InputError
 from cortex.base.record_model import Actor, Observation, RecordFilter
-from cortex.engine.store import RecordTransaction
+from cortex.engine.store import RecordTransaction, TransactionOptions
 from cortex.engine.store.records.ledger import Ledger
 from cortex.families.team.ids import new_id
 
@@ -28,11 +28,13 @@ def write(ledger: Ledger, title: str, *, fail: bool = False) -> str:
     key = f"k{next(KEYS)}"
     return ledger.records.perform(
         work,
-        actor=Actor("ada", 4),
-        key=key,
-        action="write",
-        payload=key,
-        wording=lambda record, get: None,
+        TransactionOptions(
+            actor=Actor("ada", 4),
+            key=key,
+            action="write",
+            payload=key,
+            wording=lambda record, get: None,
+        ),
     ).result
 
 

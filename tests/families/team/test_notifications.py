@@ -21,6 +21,7 @@ from cortex.base.record_model import (
 )
 from cortex.base.settings import Settings
 from cortex.engine.library import Library
+from cortex.families.team.notification_texts import REJECTED
 from cortex.families.team.notifications import MOST_MENTIONS, login, mentioned, notice, resolve_name
 from cortex.families.team.writes.actions import update_task
 from cortex.families.team.writes.create import create
@@ -142,7 +143,8 @@ def test_a_notification_says_why_and_is_as_private_as_what_it_is_about(library: 
 
 def test_long_titles_and_line_breaks_fit(library: Library) -> None:
     def work(step: Any) -> str:
-        return notice(step, "system_alert", "person", "thread_1", "x" * 500, "a\nb" * 400).id
+        about = Record("thread_1", Thread("x" * 500))
+        return notice(step, "person", about, REJECTED(name="ada", notes="a\nb" * 400)).id
 
     number = perform(library, work, actor=PERSON, key="s:1", action="test", payload="").result
     body: Notification = library.store.records.get([number])[number].body

@@ -21,11 +21,19 @@ from cortex.engine.store.records.ledger import Ledger, open_ledger
 from cortex.engine.store.records.principals import Principal
 from cortex.families.team.index_text import wording
 from cortex.families.team.references import by_slug
-from cortex.families.team.wire.codec import Action, action_from, action_to, record_from, record_to
+from cortex.families.team.wire.codec import (
+    APPLIED,
+    REPLAYED,
+    Action,
+    action_from,
+    action_to,
+    record_from,
+    record_to,
+)
 from cortex.families.team.wire.identity import inward, outward, renamed, renamed_changed
 from cortex.interfaces.team_server import principals
 from cortex.interfaces.team_server.access_policy import viewer_of
-from cortex.interfaces.team_server.apply.action import APPLIED, REPLAYED, Accepted, accept
+from cortex.interfaces.team_server.apply.action import Accepted, accept
 from families.memory.desk import settings_of
 from families.team.invariants import check_ledger
 

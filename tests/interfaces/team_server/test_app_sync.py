@@ -253,12 +253,11 @@ def test_what_is_refused_is_told_with_its_reason_and_does_not_stop_the_rest(ada,
 
 def test_after_one_that_has_to_be_tried_again_nothing_is_taken(ada, monkeypatch):
     from cortex.base.errors import StoreError
-    from cortex.interfaces.team_server.apply import action as accepting
+    from cortex.interfaces.team_server.apply import batch
+    from cortex.interfaces.team_server.apply.action import Accepted
 
     told = StoreError("STORE_LOCKED", "another one writes")
-    monkeypatch.setattr(
-        accepting, "accept", lambda *rest: accepting.Accepted(accepting.RETRY, (), told)
-    )
+    monkeypatch.setattr(batch, "accept", lambda *rest: Accepted("retry", (), told))
     results = ada.post(
         "/sync/flush", {"actions": [action("a", change("a")), action("b", change("b"))]}, key=None
     )["results"]

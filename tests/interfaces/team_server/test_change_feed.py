@@ -11,7 +11,7 @@ import pytest
 
 from cortex.base.errors import StoreError
 from cortex.base.record_model import Actor, Link
-from cortex.engine.store import RecordTransaction
+from cortex.engine.store import RecordTransaction, TransactionOptions
 from cortex.families.team.ids import fresh_key, new_id
 from cortex.interfaces.team_server import change_feed
 from interfaces.team_server.conftest import Client, Place
@@ -110,7 +110,7 @@ def move(place: Place, thread: str, subcortex: str) -> None:
         return step.put(replace(found, body=replace(found.body, subcortex=subcortex))).id
 
     how = {"actor": Actor("ada", 4), "key": fresh_key(), "action": "edit", "payload": ""}
-    place.ledger.records.perform(work, wording=lambda record, get: None, **how)
+    place.ledger.records.perform(work, TransactionOptions(wording=lambda record, get: None, **how))
 
 
 def test_of_another_history_nothing_is_told_before_it_is_followed(in_postgres, monkeypatch):

@@ -32,10 +32,10 @@ from cortex.base.record_model import (
 )
 from cortex.engine.library import Library
 from cortex.families.team.required_permissions import changed_fields
+from cortex.families.team.wire.codec import APPLIED, REFUSED
 from cortex.families.team.writes import actions, drafts
 from cortex.families.team.writes.create import create, create_observations
 from cortex.families.team.writes.update import revise
-from cortex.interfaces.team_server.apply.action import APPLIED, REFUSED
 from interfaces.team_server.team import Home, library_of, open_team
 
 URL = (Evidence("url", "https://example.com/"),)

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from cortex.base.record_model import Actor
-from cortex.engine.store import RecordTransaction
+from cortex.engine.store import RecordTransaction, TransactionOptions
 from cortex.engine.store.records.ledger import open_ledger
 from cortex.families.team.index_text import wording
 from interfaces.team_server.conftest import Client, Place
@@ -69,11 +69,13 @@ class Hidden:
             with open_ledger(self.database) as other, other.together():
                 other.records.perform(
                     self.hide,
-                    actor=Actor("ada", 4),
-                    key="k",
-                    action="edit",
-                    payload="",
-                    wording=lambda *rest: None,
+                    TransactionOptions(
+                        actor=Actor("ada", 4),
+                        key="k",
+                        action="edit",
+                        payload="",
+                        wording=lambda *rest: None,
+                    ),
                 )
                 if found := other.principals.named(sent_away):
                     other.principals.change(found.id, state="revoked")
@@ -173,11 +175,13 @@ def test_what_becomes_private_while_somebody_comes_to_read_it_is_not_told(
             left.clear()
             step = place.ledger.records.perform(
                 hidden.hide,
-                actor=Actor("ada", 4),
-                key="hide",
-                action="hide",
-                payload="",
-                wording=wording(replica.settings),
+                TransactionOptions(
+                    actor=Actor("ada", 4),
+                    key="hide",
+                    action="hide",
+                    payload="",
+                    wording=wording(replica.settings),
+                ),
             )
             assert step.replayed is False
             replica.keep_up()

@@ -13,7 +13,7 @@ from cortex.base.errors import FileError, StoreError
 from cortex.base.record_model import CodeLink, RecordFilter, Thread
 from cortex.base.visibility import Viewer
 from cortex.engine.embedders.circuit_breaker import Embedders
-from cortex.engine.store import Store
+from cortex.engine.store import Store, TransactionOptions
 from cortex.engine.store.records.ledger import Ledger, open_ledger
 from cortex.families.team.ids import new_id
 from cortex.families.team.writes.create import create
@@ -204,11 +204,13 @@ def write_past(ledger: Ledger, *titles: str) -> None:
     for title in titles:
         ledger.records.perform(
             lambda step, title=title: step.make(new_id(Thread), Thread(title)).id,
-            actor=person(),
-            key=title,
-            action="create_thread",
-            payload="",
-            wording=lambda record, get: None,
+            TransactionOptions(
+                actor=person(),
+                key=title,
+                action="create_thread",
+                payload="",
+                wording=lambda record, get: None,
+            ),
         )
 
 

@@ -14,9 +14,8 @@ from cortex.base.record_model import KINDS, PREFIXES, SENSITIVE, Comment, Record
 from cortex.engine.store import RecordChange
 from cortex.families.team.field_rules import ALLOWED, STATES, TYPES
 from cortex.families.team.ids import new_id
-from cortex.families.team.wire.codec import Action
+from cortex.families.team.wire.codec import APPLIED, REFUSED, REPLAYED, Action
 from cortex.families.team.writes.create import create
-from cortex.interfaces.team_server.apply.action import APPLIED, REFUSED, REPLAYED
 from interfaces.team_server.team import Team, acting, open_team
 
 ROUNDS, SOAKED = 2, 40

@@ -85,7 +85,13 @@ from cortex.engine.store.records.queries import (
 )
 from cortex.engine.store.records.row_reader import kind_of_id
 from cortex.engine.store.records.rows import IndexedText, RecordTextExtractor
-from cortex.engine.store.records.transaction import Guard, RecordTransaction, Screened, Sees
+from cortex.engine.store.records.transaction import (
+    Guard,
+    RecordTransaction,
+    Screened,
+    Sees,
+    TransactionOptions,
+)
 from cortex.engine.store.records.writer import Records, TransactionResult
 from cortex.engine.store.row_level_security import is_wide, widen
 from cortex.engine.store.schema import is_current, is_outdated, migrate
@@ -145,6 +151,7 @@ __all__ = [
     "SearchFilter",
     "Sees",
     "Store",
+    "TransactionOptions",
     "TransactionResult",
     "Update",
     "VersionedRecord",

@@ -1,88 +1,118 @@
-"""Templates of the reasons in notifications, and parsing of such reasons.
+"""Reasons of notifications: a table of templates, which renders and recognizes them.
 
-A reason can be parsed by the template that produced it. So a name that differs between homes is
-replaced in place, and free text is never touched. Pure functions.
+The code passes a reason as a template with parameters; its text is rendered where the notification
+is written. A record holds the text alone, at home and on the wire, so the template is recognized
+again in two cases: to replace a name that differs between homes, and to accept from a client only
+what a template says. Pure functions.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
 
-MENTIONED = "{name} mentioned you in {what}"
-OPENED = "you opened this thread; {name} commented"
-SPOKE = "you commented in this thread; {name} commented"
-ASSIGNED = "{name} assigned this task to you"
-ACCEPTED = "{name} accepted your artifact"
-DRAFTED = "{name} drafted {what}: approve or reject it"
-PUBLISHED = "you drafted this; {name} published it as {what}"
-REJECTED = "you drafted this; {name} rejected it"
-CLASHES = "a possible contradiction waits for your judgement"
-CHANGED = "a task {role}: {said}"
 ROLES = ("assigned to you", "that you follow")
 
-# Templates that contain a name, by the type of the notification.
-NAMING: Mapping[str, tuple[str, ...]] = {
-    "mention": (MENTIONED,),
-    "thread_update": (OPENED, SPOKE),
-    "task_assigned": (ASSIGNED,),
-    "artifact_accepted": (ACCEPTED,),
-    "review_needed": (DRAFTED,),
-    "draft_approved": (PUBLISHED,),
-    "draft_rejected": (REJECTED,),
+# Values of the parameters. Only text that is quoted from the record is free.
+_PARAMETERS = {
+    "name": r"\S{1,200}",
+    "what": r"(?:an? [a-z]{1,20}(?: of a task)?|[a-z]{1,20}_[0-9A-Z]{26})",
+    "role": f"(?:{'|'.join(ROLES)})",
+    "changes": ".{0,2000}",
 }
+_NOTES = "(?:: .{0,2000})?"
+
+
+@dataclass(frozen=True, slots=True)
+class ReasonTemplate:
+    """Text of a reason with its {parameters}, for one type of notification."""
+
+    type: str
+    text: str
+    # True where free text may follow: the notes of a review, or what an older client quotes.
+    noted: bool = False
+
+    def __call__(self, *, notes: str = "", **parameters: str) -> Reason:
+        """Fill in the parameters."""
+        return Reason(self, parameters, notes)
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """A template with the values of its parameters."""
+
+    template: ReasonTemplate
+    parameters: Mapping[str, str]
+    notes: str = ""
+
+    @property
+    def text(self) -> str:
+        """The rendered reason."""
+        text = self.template.text.format_map(self.parameters)
+        return f"{text}: {self.notes}" if self.notes else text
+
+
+MENTIONED = ReasonTemplate("mention", "{name} mentioned you in {what}")
+OPENED = ReasonTemplate("thread_update", "you opened this thread; {name} commented")
+SPOKE = ReasonTemplate("thread_update", "you commented in this thread; {name} commented")
+ASSIGNED = ReasonTemplate("task_assigned", "{name} assigned this task to you")
+CHANGED = ReasonTemplate("task_update", "a task {role}: {changes}")
+ACCEPTED = ReasonTemplate("artifact_accepted", "{name} accepted your artifact")
+DRAFTED = ReasonTemplate("review_needed", "{name} drafted {what}: approve or reject it")
+CLASHES = ReasonTemplate(
+    "review_needed", "a possible contradiction waits for your judgement", noted=True
+)
+PUBLISHED = ReasonTemplate(
+    "draft_approved", "you drafted this; {name} published it as {what}", noted=True
+)
+REJECTED = ReasonTemplate("draft_rejected", "you drafted this; {name} rejected it", noted=True)
+
+TEMPLATES = (
+    MENTIONED, OPENED, SPOKE, ASSIGNED, CHANGED, ACCEPTED, DRAFTED, CLASHES, PUBLISHED, REJECTED
+)  # fmt: skip
 
 
 def renamed(type: str, reason: str, rename: Callable[[str], str]) -> str:
     """Replace the name in a reason by `rename`; a reason without a name is returned as it is."""
-    for pattern in _NAME_PATTERNS.get(type, ()):
-        if (match := pattern.match(reason)) is not None:
-            start, end = match.span(1)
-            return reason[:start] + rename(match[1]) + reason[end:]
+    for beginning, _ in _recognized(type, reason):
+        if name := beginning.groupdict().get("name"):
+            start, end = beginning.span("name")
+            return reason[:start] + rename(name) + reason[end:]
     return reason
 
 
 def fits(type: str, reason: str, names: Collection[str]) -> bool:
     """True for a reason that matches its type and names only one of `names`."""
-    match = next(
-        filter(None, (form.fullmatch(reason) for form in _FULL_PATTERNS.get(type, ()))), None
-    )
-    return match is not None and match.groupdict().get("name") in (None, *names)
-
-
-def _full_pattern(template: str) -> re.Pattern[str]:
-    """Compile a pattern for a whole reason.
-
-    Only text quoted from the record is free. A decision about a draft may add a reason, and older
-    clients quote both sides of a possible contradiction.
-    """
-    parts = {
-        "name": r"(?P<name>\S{1,200})",
-        "what": r"(?:an? [a-z]{1,20}(?: of a task)?|[a-z]{1,20}_[0-9A-Z]{26})",
-        "role": "|".join(ROLES).join(("(?:", ")")),
-        "said": ".{0,2000}",
-    }
-    pattern = "".join(
-        parts[part[1:-1]] if part[:1] == "{" else re.escape(part) for part in _FIELD.split(template)
-    )
-    return re.compile(
-        pattern + ("(?:: .{0,2000})?" if template in (PUBLISHED, REJECTED, CLASHES) else "")
+    return any(
+        rest.fullmatch(reason, beginning.end())
+        and beginning.groupdict().get("name") in (None, *names)
+        for beginning, rest in _recognized(type, reason)
     )
 
 
-def _name_pattern(template: str) -> re.Pattern[str]:
-    """Compile a pattern up to the text after the name; what follows may be free text, and cut."""
-    before, _, rest = template.partition("{name}")
-    return re.compile(f"{re.escape(before)}(\\S{{1,200}}){re.escape(rest.partition('{')[0])}")
+def _recognized(type: str, reason: str) -> Iterator[tuple[re.Match[str], re.Pattern[str]]]:
+    """Yield the beginning of a reason, matched, and the pattern of the rest, by each template."""
+    for template in TEMPLATES:
+        if template.type == type:
+            beginning, rest = _patterns(template)
+            if (match := beginning.match(reason)) is not None:
+                yield match, rest
 
 
-_FIELD = re.compile(r"(\{\w+\})")
-_FULL_PATTERNS = {
-    type: tuple(map(_full_pattern, templates))
-    for type, templates in {
-        **NAMING,
-        "review_needed": (DRAFTED, CLASHES),
-        "task_update": (CHANGED,),
-    }.items()
-}
-_NAME_PATTERNS = {type: tuple(map(_name_pattern, templates)) for type, templates in NAMING.items()}
+@cache
+def _patterns(template: ReasonTemplate) -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """Compile a template: up to the text after the name, and the rest, which may be cut."""
+    before, name, after = template.text.rpartition("{name}")
+    literal, brace, rest = after.partition("{") if name else ("", "", after)
+    beginning, rest = _pattern(before + name + literal), _pattern(brace + rest)
+    return re.compile(beginning), re.compile(rest + (_NOTES if template.noted else ""))
+
+
+def _pattern(text: str) -> str:
+    """Turn a part of a template into a regular expression."""
+    return "".join(
+        f"(?P<{part}>{_PARAMETERS[part]})" if index % 2 else re.escape(part)
+        for index, part in enumerate(re.split(r"\{(\w+)\}", text))
+    )

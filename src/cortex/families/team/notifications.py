@@ -16,7 +16,6 @@ from typing import Any
 
 from cortex.base.actors import AGENT, PERSON
 from cortex.base.record_model import (
-    NORMAL,
     SENSITIVE,
     Artifact,
     Body,
@@ -38,6 +37,7 @@ from cortex.families.team.notification_texts import (
     OPENED,
     ROLES,
     SPOKE,
+    Reason,
 )
 from cortex.families.team.validation import LIMITS, checked
 
@@ -55,25 +55,21 @@ _MENTION = re.compile(r"(?<![\w@/.:-])@(\w[\w.-]{0,98})(?![\w/@])")
 
 
 def notice(
-    step: RecordTransaction,
-    type: str,
-    recipient: str,
-    about: str,
-    title: str,
-    reason: str,
-    *,
-    sensitivity: str = NORMAL,
+    step: RecordTransaction, recipient: str, about: Record[Any], reason: Reason, title: str = ""
 ) -> Record[Notification]:
-    """Notify a recipient about a record, replacing an open notification of the same type."""
-    close_notices(step, about, type, recipient, action="replace_notification")
-    limits = LIMITS[Notification]
+    """Notify a recipient about a record, replacing an open notification of the same type.
+
+    Its title is that of the record unless another one is given.
+    """
+    type = reason.template.type
+    close_notices(step, about.id, type, recipient, action="replace_notification")
     body = Notification(
         type,
         recipient,
-        about,
-        one_line(title, limits["title"]) or about,
-        one_line(reason, REASON),
-        sensitivity=sensitivity,
+        about.id,
+        one_line(title or title_of(about), LIMITS[Notification]["title"]) or about.id,
+        one_line(reason.text, REASON),
+        sensitivity=about.body.sensitivity,
     )
     return step.make(new_id(Notification), checked(body), "notify")
 
@@ -174,14 +170,8 @@ def notice_mentions(
         if name not in {record.author, step.actor.name, *besides}
     ]
     for name in recipients:
-        _notify(
-            step,
-            "mention",
-            name,
-            record.id,
-            record,
-            MENTIONED.format(name=record.author, what=_with_article(record.body)),
-        )
+        reason = MENTIONED(name=record.author, what=_with_article(record.body))
+        notice(step, name, record, reason)
     return recipients
 
 
@@ -209,8 +199,8 @@ def notice_spoken(
     others = dict.fromkeys((thread.author, *authors))
     for name in others:
         if name not in {comment.author, step.actor.name, *besides}:
-            why = OPENED if name == thread.author else SPOKE
-            _notify(step, "thread_update", name, thread.id, thread, why.format(name=comment.author))
+            template = OPENED if name == thread.author else SPOKE
+            notice(step, name, thread, template(name=comment.author))
 
 
 def notice_task(
@@ -226,52 +216,20 @@ def notice_task(
     silent = {step.actor.name, *besides} if before else {step.actor.name, task.author, *besides}
     new = [name for name in task.body.assignees if name not in old and name not in silent]
     for name in new:
-        _notify(step, "task_assigned", name, task.id, task, ASSIGNED.format(name=step.actor.name))
+        notice(step, name, task, ASSIGNED(name=step.actor.name))
     if before is None or not changed:
         return
     for name in dict.fromkeys((*task.body.assignees, *task.body.watchers, task.author)):
         if name not in silent and name not in new:
             role = ROLES[name not in task.body.assignees]
-            _notify(
-                step, "task_update", name, task.id, task, CHANGED.format(role=role, said=changed)
-            )
+            notice(step, name, task, CHANGED(role=role, changes=changed))
 
 
 def notice_accepted(step: RecordTransaction, artifact: Record[Artifact]) -> None:
     """Notify the author and the owner of an artifact that it was accepted."""
     for name in dict.fromkeys((artifact.author, artifact.body.owner)):
         if name and name != step.actor.name:
-            _notify(
-                step,
-                "artifact_accepted",
-                name,
-                artifact.id,
-                artifact,
-                ACCEPTED.format(name=step.actor.name),
-            )
-
-
-def notice_review(step: RecordTransaction, record: Record[Any], title: str, reason: str) -> None:
-    """Ask the person behind the actor to review a record."""
-    recipient = person_of(step.actor.name)
-    notice(
-        step,
-        "review_needed",
-        recipient,
-        record.id,
-        title,
-        reason,
-        sensitivity=record.body.sensitivity,
-    )
-
-
-def _notify(
-    step: RecordTransaction, type: str, recipient: str, about: str, record: Record[Any], reason: str
-) -> None:
-    """Notify a recipient about a record, with its title and sensitivity."""
-    notice(
-        step, type, recipient, about, title_of(record), reason, sensitivity=record.body.sensitivity
-    )
+            notice(step, name, artifact, ACCEPTED(name=step.actor.name))
 
 
 def _with_article(body: Body) -> str:

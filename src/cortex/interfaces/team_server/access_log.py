@@ -16,6 +16,8 @@ from datetime import UTC, datetime
 LOGGER = "cortex.core.requests"
 # Attribute of a log record that holds the request.
 FIELDS = "request"
+# Logged in place of a route for an unknown path.
+UNKNOWN = "unknown"
 # Shortest time between two equal lines of the database driver.
 SELDOM_SECONDS = 60.0
 # Lines of the driver that are remembered.
@@ -24,18 +26,18 @@ MOST_TOLD = 1_000
 log = logging.getLogger(LOGGER)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ServedRequest:
-    """Access log entry of a request."""
+    """Access log entry of a request, filled in while it is answered."""
 
     request_id: str
     # Empty for an unauthenticated client.
-    principal: str
-    method: str
+    principal: str = ""
+    method: str = ""
     # The path of the route with its placeholders, never the requested path.
-    route: str
-    status: int
-    ms: float
+    route: str = UNKNOWN
+    status: int = 0
+    ms: float = 0.0
 
 
 def note(served: ServedRequest) -> None:

@@ -17,6 +17,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Router
+from starlette.types import Receive, Scope, Send
+
 from cortex.base.errors import CortexError, LimitError, NetworkError, StoreError
 from cortex.base.runtime.home import VERSION
 from cortex.base.settings import Settings
@@ -36,6 +41,7 @@ from cortex.interfaces.team_server.responses import (
     RouteResult,
     answer,
     as_bytes,
+    encoded,
     failure,
     plain,
     refusal,
@@ -53,8 +59,8 @@ from cortex.interfaces.team_server.router import (
 )
 from cortex.interfaces.team_server.routes import principals as routes_people
 from cortex.interfaces.team_server.routes import records, sync, workflow
-from cortex.interfaces.transports.http.application import Application, Gone, Incoming, Outgoing
-from cortex.interfaces.transports.http.gateway import HttpError
+from cortex.interfaces.transports.http import gateway
+from cortex.interfaces.transports.http.gateway import HttpError, check_origin, network_of
 from cortex.interfaces.transports.thread_pool import THREADS, BoundedShare, ThreadPool
 from cortex.toolkit.tool import Call, unforeseen
 
@@ -75,8 +81,6 @@ READERS = 2
 LOOKS = 3
 # Characters of a method in the access log; a client may send any.
 MAX_METHOD = 20
-# Logged in place of a route for an unknown path.
-UNKNOWN = "unknown"
 _OWN_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
@@ -97,17 +101,12 @@ class _Workers:
     watching: ThreadPool
 
 
-@dataclass(slots=True)
-class _Noted:
-    """The access log entry of a request in progress."""
+class App:
+    """The ASGI application of a Core.
 
-    request_id: str
-    route: str = UNKNOWN
-    principal: str = ""
-
-
-class App(Application):
-    """The ASGI application of a Core."""
+    Paths are matched here and not by starlette's router, because only a client with a token learns
+    which paths exist.
+    """
 
     def __init__(
         self, core: ServerParts, *, local: bool = True, clock: Callable[[], float] = time.monotonic
@@ -133,105 +132,114 @@ class App(Application):
         self._last_ping = (-HEALTH_SECONDS, False)
         self._ping_task: asyncio.Task[bool] | None = None
 
-    async def respond(self, incoming: Incoming) -> Outgoing:
-        """Answer a request, count it and write it to the access log."""
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            # The owner of the resources opens and closes them.
+            await Router().lifespan(scope, receive, send)
+        elif scope["type"] == "http":
+            with suppress(ClientDisconnect):
+                response = await self._respond(Request(scope, receive))
+                if scope["method"] == "HEAD":
+                    # The headers keep the length of the omitted body.
+                    response.body = b""
+                await response(scope, receive, send)
+
+    async def _respond(self, request: Request) -> Response:
+        """Answer a request, count it and write it to the access log.
+
+        Raises: ClientDisconnect.
+        """
         started = time.perf_counter()
-        noted = _Noted(_request_id(incoming))
+        served = ServedRequest(_request_id(request), method=_method_of(request)[:MAX_METHOD])
         self._metrics.under_way += 1
         try:
-            response = await self._respond_or_fail(incoming, noted)
+            response = await self._respond_or_fail(request, served)
         finally:
             self._metrics.under_way -= 1
-        seconds, method = time.perf_counter() - started, incoming.method
-        self._metrics.count(method, noted.route, response.status, seconds)
-        ms = round(1000 * seconds, 2)
-        note(
-            ServedRequest(
-                noted.request_id,
-                noted.principal,
-                method[:MAX_METHOD],
-                noted.route,
-                response.status,
-                ms,
-            )
-        )
+        seconds = time.perf_counter() - started
+        self._metrics.count(_method_of(request), served.route, response.status_code, seconds)
+        served.status, served.ms = response.status_code, round(1000 * seconds, 2)
+        note(served)
         return response
 
-    async def _respond_or_fail(self, incoming: Incoming, noted: _Noted) -> Outgoing:
+    async def _respond_or_fail(self, request: Request, served: ServedRequest) -> Response:
         """Answer a request; turn every error into a response."""
         try:
-            return await self._dispatch(incoming, noted)
+            return await self._dispatch(request, served)
         except HttpError as refused:
-            return refusal(refused, noted.request_id)
+            return refusal(refused, served.request_id)
         except CortexError as error:
-            return failure(error, noted.request_id, _challenge(error))
-        except Gone:
+            return failure(error, served.request_id, _challenge(error))
+        except ClientDisconnect:
             raise
         except Exception as error:
-            return failure(unforeseen(error, noted.route), noted.request_id)
+            return failure(unforeseen(error, served.route), served.request_id)
 
-    async def _dispatch(self, incoming: Incoming, noted: _Noted) -> Outgoing:
+    async def _dispatch(self, request: Request, served: ServedRequest) -> Response:
         """Authenticate a request and run the handler of its path."""
-        path = incoming.path
-        incoming.check_origin(local=self._local)
+        path, method = request.scope["path"], _method_of(request)
+        check_origin(request.headers, local=self._local)
         if path in (HEALTH, DOCUMENT):
-            noted.route = path
-            _need_method(incoming, {"GET"})
+            served.route = path
+            _need_method(method, {"GET"})
             if path == HEALTH:
-                return await self._health(noted)
-            self._limits.count_stranger(incoming.network)
-            return Outgoing(200, self._document, {REQUEST_ID: noted.request_id})
-        principal = await self._authenticate(incoming)
-        noted.principal = principal.name
+                return await self._health(served.request_id)
+            self._limits.count_stranger(network_of(request.scope))
+            return encoded(self._document, served.request_id)
+        principal = await self._authenticate(request)
+        served.principal = principal.name
         self._limits.count(principal)
         if path == METRICS:
-            noted.route = path
-            _need_method(incoming, {"GET"})
+            served.route = path
+            _need_method(method, {"GET"})
             text = self._metrics.text(await self._run(self._lag, Call(), self._workers().watching))
-            return Outgoing(200, text.encode(), {REQUEST_ID: noted.request_id}, CONTENT_TYPE)
+            return encoded(text.encode(), served.request_id, media_type=CONTENT_TYPE)
         methods, variables = (
             self._table.find(path.removeprefix(API)) if path.startswith(f"{API}/") else ({}, {})
         )
         if not methods:
             raise HttpError(404, f"there is no such path; {DOCUMENT} names those that there are")
-        noted.route = API + next(iter(methods.values())).path
-        if incoming.method == "OPTIONS":
-            return Outgoing(204, headers={"Allow": _allowed(methods), REQUEST_ID: noted.request_id})
-        _need_method(incoming, methods)
-        return await self._serve(methods[incoming.method], variables, principal, incoming, noted)
+        served.route = API + next(iter(methods.values())).path
+        if method == "OPTIONS":
+            return encoded(b"", served.request_id, 204, {"Allow": _allowed(methods)})
+        _need_method(method, methods)
+        return await self._serve(methods[method], variables, principal, request, served.request_id)
 
     async def _serve(
         self,
         route: Route,
         variables: Mapping[str, str],
         principal: Principal,
-        incoming: Incoming,
-        noted: _Noted,
-    ) -> Outgoing:
+        request: Request,
+        request_id: str,
+    ) -> Response:
         permit(route, principal)
-        key = read_key(route, incoming.headers.getlist("idempotency-key"))
-        query = read_query(route, incoming.query)
-        raw = b"" if route.body is None else await _body_of(incoming, route)
+        key = read_key(route, request.headers.getlist("idempotency-key"))
+        query = read_query(route, request.scope["query_string"])
+        raw = b"" if route.body is None else await _body_of(request, route)
         call = Call()
 
         # Parsing and writing megabytes of JSON would block the event loop.
-        def work() -> Outgoing:
+        def work() -> Response:
             body = None if route.body is None else read_body(route.body, raw)
-            result, replayed = self._perform(route, variables, principal, query, body, key, call)
-            return answer(result, noted.request_id, replayed=replayed)
+            context_of = partial(
+                RouteContext,
+                self._core,
+                path=variables,
+                query=query,
+                body=body,
+                key=key,
+                payload=payload_of(route.method, route.path.format(**variables), body),
+                cancel=call.cancel,
+            )
+            result, replayed = self._perform(route, principal, context_of)
+            return answer(result, request_id, replayed=replayed)
 
         workers = self._workers()
         return await self._run(work, call, workers.writing if route.writes else workers.reading)
 
     def _perform(
-        self,
-        route: Route,
-        variables: Mapping[str, str],
-        principal: Principal,
-        query: Any,
-        body: Any,
-        key: str,
-        call: Call,
+        self, route: Route, principal: Principal, context_of: Callable[..., RouteContext]
     ) -> tuple[RouteResult, bool]:
         """Run a route with the access of the principal; in a thread.
 
@@ -241,23 +249,11 @@ class App(Application):
         Raises: StoreError STORE_LOCKED where the access changes on every attempt.
         """
         replica = self._core.replica
-        payload = payload_of(route.method, route.path.format(**variables), body)
         for _ in range(LOOKS):
             (replica.refresh if route.searches else replica.keep_up)()
             viewer = access_policy.viewer_of(principal, replica.subcortexes())
             with self._at_work(), replica.as_(viewer) as visit:
-                context = RouteContext(
-                    self._core,
-                    principal,
-                    viewer,
-                    visit,
-                    variables,
-                    query,
-                    body,
-                    key,
-                    payload,
-                    call.cancel,
-                )
+                context = context_of(principal=principal, viewer=viewer, visit=visit)
                 result = route.run(context), visit.replayed
             access = None if route.writes else replica.present.look(principal.name)
             if access is None or access[1] == viewer:
@@ -305,38 +301,28 @@ class App(Application):
 
     # -- authentication
 
-    async def _authenticate(self, incoming: Incoming) -> Principal:
+    async def _authenticate(self, request: Request) -> Principal:
         """Return the principal of the request's token.
 
         Raises: NetworkError AUTH_REQUIRED, AUTH_EXPIRED; LimitError where unauthenticated clients
         exceed their rate limit.
         """
-        scheme, _, token = incoming.headers.get("authorization", "").partition(" ")
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
         token = token.strip() if scheme.lower() == "bearer" else ""
-        good, known, revocation, workers = await self._is_good(token), False, {}, self._workers()
+        network, workers = network_of(request.scope), self._workers()
+        good = await self._is_good(token)
         if not good:
-            self._limits.count_stranger(incoming.network)
-        if is_token(token):
-            look = partial(self._look_up, token)
-            principal, known, revocation = await self._run(
-                look, Call(), workers.all if good else workers.strange
-            )
-            self._limits.note(token, incoming.network, good=principal is not None)
-            if principal is not None:
-                return principal
-        if revocation:
-            raise NetworkError(
-                "AUTH_EXPIRED",
-                "the holder of this token may not come in any more",
-                context=revocation,
-            )
-        if known:
-            raise NetworkError(
-                "AUTH_EXPIRED", "this token counts no more: it was revoked, or its time is over"
-            )
-        raise NetworkError(
+            self._limits.count_stranger(network)
+        found: Principal | NetworkError = NetworkError(
             "AUTH_REQUIRED", "send `Authorization: Bearer` with a token of this Core"
         )
+        if is_token(token):
+            look = partial(self._look_up, token, found)
+            found = await self._run(look, Call(), workers.all if good else workers.strange)
+            self._limits.note(token, network, good=isinstance(found, Principal))
+        if isinstance(found, NetworkError):
+            raise found
+        return found
 
     async def _is_good(self, token: str) -> bool:
         """True for a token known to be valid without a database lookup for it.
@@ -352,26 +338,27 @@ class App(Application):
                 )
         return self._limits.is_good(token)
 
-    def _look_up(self, token: str) -> tuple[Principal | None, bool, dict[str, str]]:
-        """Return the principal of a token, if the token is or was known, and revocation details.
+    def _look_up(self, token: str, unknown: NetworkError) -> Principal | NetworkError:
+        """Return the principal of a token, or the error for it: `unknown` for no known token.
 
-        The details name the ledger and the principal: a client erases its replica only for its own
-        ledger and its own principal.
+        That of a revoked principal names the ledger and the principal: a client erases its replica
+        only for its own ledger and its own principal.
         """
         principals = self._core.ledger.principals
         if (principal := principals.by_token(token)) is not None:
-            return principal, True, {}
+            return principal
         if name := principals.put_out(token):
-            return (
-                None,
-                True,
-                {"reason": "revoked", "epoch": self._core.ledger.epoch(), "name": name},
-            )
-        return None, principals.is_known(token), {}
+            context = {"reason": "revoked", "epoch": self._core.ledger.epoch(), "name": name}
+            message = "the holder of this token may not come in any more"
+            return NetworkError("AUTH_EXPIRED", message, context=context)
+        if principals.is_known(token):
+            message = "this token counts no more: it was revoked, or its time is over"
+            return NetworkError("AUTH_EXPIRED", message)
+        return unknown
 
     # -- health
 
-    async def _health(self, noted: _Noted) -> Outgoing:
+    async def _health(self, request_id: str) -> Response:
         """Report if the database answers.
 
         It is asked at most once a second and once at a time, for any number of requests.
@@ -386,7 +373,7 @@ class App(Application):
             self._last_ping = (time.monotonic(), ping.done() and ping.result())
         answered = self._last_ping[1]
         status = {"status": "ok" if answered else "unavailable", "version": VERSION}
-        return plain(status, noted.request_id, 200 if answered else 503)
+        return plain(status, request_id, 200 if answered else 503)
 
     def _ping(self) -> bool:
         try:
@@ -414,16 +401,22 @@ def make_app(
     return App(ServerParts(replica, ledger, settings), local=local, clock=clock)
 
 
-async def _body_of(incoming: Incoming, route: Route) -> bytes:
+async def _body_of(request: Request, route: Route) -> bytes:
     """Return the body of a request; `{}` where none was sent and none is required."""
-    needed = route.body is not None and any(
-        field.is_required() for field in route.body.model_fields.values()
-    )
-    return await incoming.body(route.most) if needed or incoming.has_body else b"{}"
+    headers = request.headers
+    announced = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
+    if announced or route.needs_body:
+        return await gateway.read_body(request, route.most)
+    return b"{}"
 
 
-def _need_method(incoming: Incoming, methods: Mapping[str, Route] | set[str]) -> None:
-    if incoming.method not in methods:
+def _method_of(request: Request) -> str:
+    """Return the method of a request, with HEAD as GET."""
+    return "GET" if request.method == "HEAD" else request.method
+
+
+def _need_method(method: str, methods: Mapping[str, Route] | set[str]) -> None:
+    if method not in methods:
         raise HttpError(405, f"this path wants {_allowed(methods)}", {"Allow": _allowed(methods)})
 
 
@@ -431,9 +424,9 @@ def _allowed(methods: Mapping[str, Route] | set[str]) -> str:
     return ", ".join((*sorted(methods), *(("HEAD",) if "GET" in methods else ()), "OPTIONS"))
 
 
-def _request_id(incoming: Incoming) -> str:
+def _request_id(request: Request) -> str:
     """Return the request id sent by the client, if valid, else a new one."""
-    given = incoming.headers.get(REQUEST_ID.lower(), "")
+    given = request.headers.get(REQUEST_ID.lower(), "")
     return given if _OWN_ID.fullmatch(given) else f"req_{new_ulid()}"
 
 

@@ -40,9 +40,9 @@ _CURSOR = re.compile(r"([0-9a-f]{1,64}):([0-9]{1,18})(?::([0-9a-f.]{0,40})(?::(\
 def read_deltas(context: RouteContext) -> RouteResult:
     """What was changed since a cursor, as far as it may be seen, and which ids may not any more."""
     query, view = context.query, access_policy.stamp_of(context.viewer)
-    epoch, last, witness = context.core.ledger.mark()
+    epoch, last, witness = context.ledger.mark()
     context.replica.check_history(epoch)
-    since, begun = _since(context.core.ledger, query.since, (epoch, last, witness))
+    since, begun = _since(context.ledger, query.since, (epoch, last, witness))
     if query.since and query.view and query.view != view:
         raise _resync("view", "what may be seen is something else now")
     # Records by id in the order of changes; None for a record that is no longer visible.
@@ -57,9 +57,7 @@ def read_deltas(context: RouteContext) -> RouteResult:
         looked_at += len(page)
         ids = [versioned.record.id for versioned in page]
         # One read, so that all records of the page are of the same moment.
-        visible = {
-            versioned.record.id: versioned for versioned in context.replica.store.records.kept(ids)
-        }
+        visible = {versioned.record.id: versioned for versioned in context.records.kept(ids)}
         for versioned in page:
             # A record changed again while the earlier pages were read.
             entries.pop(versioned.record.id, None)
@@ -136,9 +134,7 @@ class _Past:
         Each record that its visibility depends on counts with any of its versions, too.
         """
         if record.id not in self._known:
-            earlier = (
-                self._context.core.ledger.records.versions(record.id) if record.version > 1 else {}
-            )
+            earlier = self._context.ledger.records.versions(record.id) if record.version > 1 else {}
             self._known[record.id] = any(
                 self._shows(version, steps) for version in earlier.values() or (record,)
             )
@@ -177,7 +173,7 @@ def _owner_ids(body: Any) -> tuple[str, ...]:
 def _count_open_notifications(context: RouteContext) -> int:
     """Count the open notifications of the principal and its agent."""
     names = (context.principal.name, f"{context.principal.name}/{AGENT}")
-    lookup = context.replica.store.records
+    lookup = context.records
     return sum(
         lookup.count(
             RecordFilter(kinds=("notification",), states=OPEN, refs=(("recipient", name),))

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from starlette.routing import compile_path
+
 from cortex.base.runtime.home import VERSION
 from cortex.interfaces.team_server.responses import (
     API,
@@ -17,7 +19,12 @@ from cortex.interfaces.team_server.responses import (
     REQUEST_ID,
 )
 from cortex.interfaces.team_server.router import Route
-from cortex.interfaces.transports.http.openapi import DIALECT, OPENAPI
+from cortex.interfaces.transports.http.openapi import (
+    error_refs,
+    error_response,
+    json_content,
+    openapi_document,
+)
 from cortex.toolkit.tool import schema_of
 
 MEANINGS: Mapping[int, str] = {
@@ -101,27 +108,18 @@ def describe(
     }
     for route in routes:
         paths.setdefault(API + route.path, {})[route.method.lower()] = _operation(route)
-    return {
-        "openapi": OPENAPI,
-        "jsonSchemaDialect": DIALECT,
-        "info": {
-            "title": "Cortex Core",
-            "version": VERSION,
-            "description": (
-                "What a team keeps: records, searches and packs over them, and what homes sync "
-                "with."
-            ),
-            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
-        },
-        "security": [{"token": []}],
-        "tags": [{"name": name} for name in dict.fromkeys(route.tag for route in routes)],
-        "paths": paths,
-        "components": {
+    return openapi_document(
+        "Cortex Core",
+        VERSION,
+        "What a team keeps: records, searches and packs over them, and what homes sync with.",
+        guarded=True,
+        tags=dict.fromkeys(route.tag for route in routes),
+        paths=paths,
+        components={
             "schemas": {**schemas, "Error": ERROR, "Meta": META, "Pagination": PAGINATION},
             "responses": {f"Error{status}": _error(status) for status in MEANINGS},
-            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
-    }
+    )
 
 
 def _operation(route: Route) -> dict[str, object]:
@@ -133,7 +131,7 @@ def _operation(route: Route) -> dict[str, object]:
         properties["pagination"] = {"$ref": "#/components/schemas/Pagination"}
     response: dict[str, object] = {
         "description": route.summary,
-        "content": _json(
+        "content": json_content(
             {"type": "object", "properties": properties, "required": list(properties)}
         ),
         "headers": _headers(route),
@@ -151,8 +149,8 @@ def _operation(route: Route) -> dict[str, object]:
         "responses": {str(route.status): response, **_refusals(route)},
     }
     if route.body is not None:
-        required = any(field.is_required() for field in route.body.model_fields.values())
-        operation["requestBody"] = {"required": required, "content": _json(schema_of(route.body))}
+        content = json_content(schema_of(route.body))
+        operation["requestBody"] = {"required": route.needs_body, "content": content}
     return operation
 
 
@@ -171,7 +169,7 @@ def _headers(route: Route) -> dict[str, object]:
 def _path_parameters(route: Route) -> list[dict[str, object]]:
     return [
         {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
-        for name in route.variables
+        for name in compile_path(route.path)[2]
     ]
 
 
@@ -179,18 +177,14 @@ def _query_parameters(route: Route) -> list[dict[str, object]]:
     schema = schema_of(route.query)
     parameters: list[dict[str, object]] = []
     for name, property_schema in schema.get("properties", {}).items():
-        parameter_schema = {
-            key: value for key, value in property_schema.items() if key != "description"
+        described = {
+            key: property_schema[key] for key in ("description",) if key in property_schema
         }
-        parameter: dict[str, object] = {
-            "name": name,
-            "in": "query",
-            "required": name in schema.get("required", ()),
-            "schema": parameter_schema,
-        }
-        if "description" in property_schema:
-            parameter["description"] = property_schema["description"]
-        parameters.append(parameter)
+        bare = {key: value for key, value in property_schema.items() if key not in described}
+        required = name in schema.get("required", ())
+        parameters.append(
+            {"name": name, "in": "query", "required": required, "schema": bare, **described}
+        )
     return parameters
 
 
@@ -215,25 +209,15 @@ def _refusals(route: Route) -> dict[str, object]:
     statuses += [408, 413, 415] if route.body is not None else []
     statuses += [409] if route.keyed else []
     statuses += [410] if route.name == "syncDeltas" else []
-    return {
-        str(status): {"$ref": f"#/components/responses/Error{status}"}
-        for status in sorted(statuses)
-    }
+    return error_refs(sorted(statuses))
 
 
 def _error(status: int) -> dict[str, object]:
     codes = dict.fromkeys(code for code, other in ERRORS.values() if other == status)
     codes |= {REFUSED[status]: None} if status in REFUSED else {}
     codes = codes or {"SERVER_ERROR" if status >= 500 else "VALIDATION_ERROR": None}
-    response: dict[str, object] = {
-        "description": f"{MEANINGS[status]} Codes: {', '.join(f'`{code}`' for code in codes)}.",
-        "content": _json({"$ref": "#/components/schemas/Error"}),
-    }
-    if status in (429, 503):
-        response["headers"] = {
-            "Retry-After": {"description": "Seconds.", "schema": {"type": "integer"}}
-        }
-    return response
+    description = f"{MEANINGS[status]} Codes: {', '.join(f'`{code}`' for code in codes)}."
+    return error_response(description, waits=status in (429, 503))
 
 
 def _page(
@@ -245,25 +229,10 @@ def _page(
     security: list[object] | None = None,
     away: bool = False,
 ) -> dict[str, object]:
-    refused = (403, 421) if security == [] else (401, 403, 421, 429)
     content = {kind: {"schema": dict(schema)}}
-    operation: dict[str, object] = {
-        "operationId": name,
-        "summary": summary,
-        "responses": {
-            "200": {"description": summary, "content": content},
-            **(
-                {"503": {"description": "The database doesn't answer.", "content": content}}
-                if away
-                else {}
-            ),
-            **{
-                str(status): {"$ref": f"#/components/responses/Error{status}"} for status in refused
-            },
-        },
-    }
+    responses: dict[str, object] = {"200": {"description": summary, "content": content}}
+    if away:
+        responses["503"] = {"description": "The database doesn't answer.", "content": content}
+    responses |= error_refs((403, 421) if security == [] else (401, 403, 421, 429))
+    operation: dict[str, object] = {"operationId": name, "summary": summary, "responses": responses}
     return operation if security is None else {**operation, "security": security}
-
-
-def _json(schema: Mapping[str, object]) -> dict[str, object]:
-    return {"application/json": {"schema": dict(schema)}}

@@ -13,7 +13,6 @@ import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 
-from cortex.base.errors import LimitError
 from cortex.engine.store.records.principals import Principal, hash_of, is_token
 from cortex.interfaces.transports.http.gateway import Rates
 
@@ -26,8 +25,7 @@ class RateLimits:
 
     def __init__(self, rates: Sequence[int], clock: Callable[[], float] = time.monotonic) -> None:
         """`rates` are the requests per minute of tiers 0 to 4; 0 means unlimited."""
-        self._rates = tuple(rates)
-        self._principal_rates = [Rates(rate, clock=clock) for rate in rates]
+        self._rates = [Rates(rate, clock=clock) for rate in rates]
         self._strangers = Rates(rates[0], clock=clock)
         self._clock, self._last_reload = clock, -math.inf
         # Hashes of valid tokens.
@@ -38,15 +36,15 @@ class RateLimits:
 
         Raises: LimitError RATE_LIMITED.
         """
-        tier = self._tier(principal)
-        _check(self._principal_rates[tier].wait(principal.id), self._rates[tier])
+        tier = min(max(principal.tier, 0), len(self._rates) - 1)
+        self._rates[tier].check(principal.id)
 
     def count_stranger(self, network: str) -> None:
         """Count an unauthenticated request.
 
         Raises: LimitError RATE_LIMITED.
         """
-        _check(self._strangers.wait(network), self._rates[0])
+        self._strangers.check(network)
 
     def is_good(self, token: str) -> bool:
         """True for a token in the cache of valid tokens."""
@@ -82,15 +80,3 @@ class RateLimits:
         elif known and not good:
             self._good.discard(hash_of(token))
             self.count_stranger(network)
-
-    def _tier(self, principal: Principal) -> int:
-        return min(max(principal.tier, 0), len(self._rates) - 1)
-
-
-def _check(seconds: float, rate: int) -> None:
-    if whole := math.ceil(seconds):
-        raise LimitError(
-            "RATE_LIMITED",
-            f"more than {rate} requests in a minute; try again in {whole} s",
-            context={"retry_after_seconds": whole, "requests_per_minute": rate},
-        )

@@ -11,9 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from starlette.responses import Response
+
 from cortex.base.errors import CortexError
-from cortex.interfaces.transports.http.application import Outgoing
-from cortex.interfaces.transports.http.gateway import HttpError
+from cortex.interfaces.transports.http.gateway import SAFE_HEADERS, HttpError
 from cortex.interfaces.transports.jsonrpc import well_formed
 
 API = "/api/v2"
@@ -90,7 +91,7 @@ class RouteResult:
     meta: Mapping[str, object] = field(default_factory=dict)
 
 
-def answer(result: RouteResult, request_id: str, *, replayed: bool = False) -> Outgoing:
+def answer(result: RouteResult, request_id: str, *, replayed: bool = False) -> Response:
     """Build the response for a result."""
     envelope: dict[str, object] = {
         "data": result.content,
@@ -99,18 +100,18 @@ def answer(result: RouteResult, request_id: str, *, replayed: bool = False) -> O
     if result.pagination is not None:
         envelope["pagination"] = result.pagination.row
     headers = {REPLAYED: "true"} if replayed else {}
-    return _json(envelope, result.status, request_id, headers)
+    return plain(envelope, request_id, result.status, headers)
 
 
 def failure(
     error: CortexError, request_id: str, headers: Mapping[str, str] | None = None
-) -> Outgoing:
+) -> Response:
     """Build the response for an error."""
     code, status = code_of(error)
     return _failed(error, code, status, request_id, headers or {})
 
 
-def refusal(refused: HttpError, request_id: str) -> Outgoing:
+def refusal(refused: HttpError, request_id: str) -> Response:
     """Build the response for a request that was rejected before it reached a route."""
     code, status = code_of(refused.error)
     if refused.error.code == "REQUEST_REFUSED":
@@ -129,7 +130,7 @@ def code_of(error: CortexError) -> tuple[str, int]:
 
 def _failed(
     error: CortexError, code: str, status: int, request_id: str, headers: Mapping[str, str]
-) -> Outgoing:
+) -> Response:
     seconds = _retry_after(error, status)
     body = {
         "code": code,
@@ -142,7 +143,7 @@ def _failed(
         "help_url": f"{DOCUMENT}#/components/responses/Error{status}",
     }
     waiting = {} if seconds is None else {"Retry-After": str(seconds)}
-    return _json({"error": body}, status, request_id, {**headers, **waiting})
+    return plain({"error": body}, request_id, status, {**headers, **waiting})
 
 
 def details_of(error: CortexError, code: str) -> list[dict[str, object]]:
@@ -181,10 +182,6 @@ def _meta(request_id: str) -> dict[str, object]:
     }
 
 
-def _json(content: object, status: int, request_id: str, headers: Mapping[str, str]) -> Outgoing:
-    return Outgoing(status, as_bytes(content), {**headers, REQUEST_ID: request_id})
-
-
 def as_bytes(content: object) -> bytes:
     """Encode a value as compact JSON."""
     text = json.dumps(
@@ -193,6 +190,20 @@ def as_bytes(content: object) -> bytes:
     return well_formed(text).encode()
 
 
-def plain(content: object, request_id: str, status: int = 200) -> Outgoing:
-    """Build a response without an envelope."""
-    return _json(content, status, request_id, {})
+def plain(
+    content: object, request_id: str, status: int = 200, headers: Mapping[str, str] | None = None
+) -> Response:
+    """Build a JSON response without an envelope."""
+    return encoded(as_bytes(content), request_id, status, headers)
+
+
+def encoded(
+    body: bytes,
+    request_id: str,
+    status: int = 200,
+    headers: Mapping[str, str] | None = None,
+    media_type: str = "application/json",
+) -> Response:
+    """Build a response with the headers that every response has."""
+    every = {**SAFE_HEADERS, **(headers or {}), REQUEST_ID: request_id}
+    return Response(body, status, every, media_type)

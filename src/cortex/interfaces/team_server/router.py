@@ -15,16 +15,19 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from pydantic import BaseModel, ValidationError
+from starlette.routing import compile_path
 
 from cortex.base.actors import SERVER
 from cortex.base.errors import InputError
-from cortex.base.record_model import Actor
+from cortex.base.record_model import Actor, Record
 from cortex.base.settings import Settings
 from cortex.base.text import holds_more
 from cortex.base.types import Cancel
 from cortex.base.visibility import Viewer
+from cortex.engine.store import RecordQueries
 from cortex.engine.store.records.ledger import Ledger
 from cortex.engine.store.records.principals import Principal
+from cortex.families.team.references import resolve_ref
 from cortex.families.team.writes.transactions import check_key
 from cortex.interfaces.team_server.read_replica import ReadReplica
 from cortex.interfaces.team_server.responses import RouteResult
@@ -47,9 +50,6 @@ MAX_VALUES = 20_000
 ALL, NESTED = b"[{,", b"[{"
 # Limits of a body that is passed on without validation; 20,000 changes have less.
 PASSED_ON = {NESTED: 150_000, ALL: 1_000_000}
-_VARIABLE = re.compile(r"\{(\w+)\}")
-
-NoArguments = Arguments
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +83,24 @@ class RouteContext:
         return self.core.replica
 
     @property
+    def records(self) -> RecordQueries:
+        """The records that the viewer may see."""
+        return self.core.replica.store.records
+
+    @property
+    def ledger(self) -> Ledger:
+        return self.core.ledger
+
+    @property
     def actor(self) -> Actor:
         return Actor(self.principal.name, self.principal.tier, SERVER)
+
+    def record(self, kind: str) -> Record[Any]:
+        """Return the record that the path names.
+
+        Raises: InputError RECORD_UNKNOWN.
+        """
+        return resolve_ref(self.records, self.path["id"], kind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +117,7 @@ class Route:
     tag: str
     # The schema of `data`.
     answer: Mapping[str, object]
-    query: type[Arguments] = NoArguments
+    query: type[Arguments] = Arguments
     body: type[Arguments] | None = None
     # True for a write, which needs an idempotency key.
     keyed: bool = False
@@ -114,36 +130,25 @@ class Route:
     searches: bool = True
 
     @property
-    def pattern(self) -> re.Pattern[str]:
-        parts = (
-            part if index % 2 == 0 else f"(?P<{part}>[^/]+)"
-            for index, part in enumerate(self._parts())
-        )
-        return re.compile(
-            "".join(re.escape(part) if not part.startswith("(?P<") else part for part in parts)
-        )
-
-    @property
     def writes(self) -> bool:
         """True where it may have to wait for other writers."""
         return self.keyed or not self.searches
 
     @property
-    def variables(self) -> list[str]:
-        return _VARIABLE.findall(self.path)
-
-    def _parts(self) -> list[str]:
-        return _VARIABLE.split(self.path)
+    def needs_body(self) -> bool:
+        return self.body is not None and any(
+            field.is_required() for field in self.body.model_fields.values()
+        )
 
 
 class Table:
     """Lookup table of routes by path."""
 
     def __init__(self, routes: Sequence[Route]) -> None:
-        self.routes = tuple(routes)
         self._by_path: dict[str, tuple[re.Pattern[str], dict[str, Route]]] = {}
         for route in routes:
-            self._by_path.setdefault(route.path, (route.pattern, {}))[1][route.method] = route
+            entry = self._by_path.setdefault(route.path, (compile_path(route.path)[0], {}))
+            entry[1][route.method] = route
 
     def find(self, path: str) -> tuple[dict[str, Route], dict[str, str]]:
         """Return the routes of a path by method, and the values of its variables.

@@ -10,20 +10,17 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from functools import partial
 
 from cortex.base.errors import InputError, StoreError
-from cortex.base.record_model import Actor, Record
-from cortex.base.visibility import Get, Viewer, sees
+from cortex.base.record_model import Actor
+from cortex.base.visibility import Viewer, sees
 from cortex.engine.store import (
-    Guard,
     Records,
-    RecordTextExtractor,
     RecordTransaction,
-    Screened,
-    Sees,
     Store,
+    TransactionOptions,
     TransactionResult,
     kind_of_id,
 )
@@ -63,18 +60,7 @@ class WriteGateway(Records):
             self._local.visit = None
 
     def perform(
-        self,
-        work: Callable[[RecordTransaction], str],
-        *,
-        actor: Actor,
-        key: str,
-        action: str,
-        payload: str,
-        wording: RecordTextExtractor,
-        sees: Sees | None = None,
-        guard: Guard | None = None,
-        quiet: bool = False,
-        screen: Screened | None = None,
+        self, work: Callable[[RecordTransaction], str], options: TransactionOptions
     ) -> TransactionResult:
         """Run a transaction of the ledger with the permissions of the viewer.
 
@@ -86,14 +72,11 @@ class WriteGateway(Records):
             raise StoreError("STORE_READ_ONLY", "there is no writer")
         done = self._ledger.records.perform(
             self._with_access_check(work, visit.viewer),
-            actor=actor,
-            key=key,
-            action=action,
-            payload=payload,
-            wording=wording,
-            sees=sees_of(visit.viewer),
-            guard=access_policy.guard_of(visit.viewer),
-            screen=screen,
+            replace(
+                options,
+                sees=partial(sees, visit.viewer),
+                guard=access_policy.guard_of(visit.viewer),
+            ),
         )
         visit.replayed = done.replayed
         self._take_over()
@@ -125,12 +108,3 @@ class WriteGateway(Records):
             return result
 
         return step_of
-
-
-def sees_of(viewer: Viewer) -> Sees:
-    """Return the visibility predicate of a viewer."""
-
-    def may_see(record: Record[Any], get: Get) -> bool:
-        return sees(viewer, record, get)
-
-    return may_see

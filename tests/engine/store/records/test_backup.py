@@ -34,7 +34,7 @@ from cortex.base.record_model import (
 )
 from cortex.base.text import hash_bytes
 from cortex.engine import chunkers
-from cortex.engine.store import IndexedText, RecordTransaction
+from cortex.engine.store import IndexedText, RecordTransaction, TransactionOptions
 from cortex.engine.store.records import backup
 from cortex.engine.store.records.backup import dump, load
 from cortex.engine.store.records.ledger import Ledger
@@ -68,11 +68,9 @@ def make(ledger: Ledger, body: Body, key: str = "") -> Record[Any]:
     number = new_id(type(body))
     ledger.records.perform(
         lambda step: step.make(number, body).id,
-        actor=PERSON,
-        key=key or f"k{next(keys)}",
-        action="write",
-        payload="",
-        wording=word,
+        TransactionOptions(
+            actor=PERSON, key=key or f"k{next(keys)}", action="write", payload="", wording=word
+        ),
     )
     found = ledger.records.one(number)
     assert found is not None
@@ -84,7 +82,10 @@ def change(ledger: Ledger, record: Record[Any], title: str) -> None:
         return step.put(replace(record, body=replace(record.body, title=title))).id
 
     ledger.records.perform(
-        work, actor=PERSON, key=f"k{next(keys)}", action="change", payload="", wording=word
+        work,
+        TransactionOptions(
+            actor=PERSON, key=f"k{next(keys)}", action="change", payload="", wording=word
+        ),
     )
 
 
@@ -200,7 +201,10 @@ def test_a_backup_is_of_one_moment_while_others_write(
     def write() -> None:
         while not stop:
             writer.records.perform(
-                pair, actor=PERSON, key=f"k{next(keys)}", action="w", payload="", wording=word
+                pair,
+                TransactionOptions(
+                    actor=PERSON, key=f"k{next(keys)}", action="w", payload="", wording=word
+                ),
             )
 
     with ThreadPoolExecutor(1) as threads:

@@ -25,7 +25,7 @@ from cortex.base.record_model import (
 )
 from cortex.base.text import hash_bytes
 from cortex.engine import chunkers
-from cortex.engine.store import IndexedText, RecordTransaction, Store
+from cortex.engine.store import IndexedText, RecordTransaction, Store, TransactionOptions
 from cortex.engine.store.records import filters, queries, row_reader
 from cortex.families.team.ids import new_id
 
@@ -89,7 +89,9 @@ def store(tmp_path_factory) -> Iterator[Store]:
                 step.put(one)
             return ""
 
-        opened.records.perform(work, actor=PERSON, key="k", action="test", payload="", wording=word)
+        opened.records.perform(
+            work, TransactionOptions(actor=PERSON, key="k", action="test", payload="", wording=word)
+        )
         yield opened
 
 

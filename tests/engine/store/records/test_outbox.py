@@ -39,6 +39,7 @@ from cortex.engine.store import (
     RecordChange,
     RecordTransaction,
     Store,
+    TransactionOptions,
     VersionedRecord,
 )
 from cortex.engine.store.records.ledger import Ledger
@@ -63,7 +64,8 @@ def word(record: Record[Any], get: Callable[[str], Record[Any] | None]) -> Index
 def do(store: Store | Ledger, work: Callable[[RecordTransaction], object], **more: Any) -> str:
     common: dict[str, Any] = {"actor": PERSON, "action": "write", "payload": "", "wording": word}
     return store.records.perform(
-        lambda step: str(work(step) or ""), **{**common, "key": f"k{next(keys)}", **more}
+        lambda step: str(work(step) or ""),
+        TransactionOptions(**{**common, "key": f"k{next(keys)}", **more}),
     ).result
 
 

@@ -24,7 +24,7 @@ from cortex.base.record_model import (
     Subcortex,
     Thread,
 )
-from cortex.engine.store import RecordTransaction, TransactionResult
+from cortex.engine.store import RecordTransaction, TransactionOptions, TransactionResult
 from cortex.engine.store.records import postgres
 from cortex.engine.store.records.ledger import Ledger, open_ledger
 from cortex.families.team.ids import new_id
@@ -59,11 +59,13 @@ def write(ledger: Ledger, title: str, between=lambda: None) -> TransactionResult
 
     return ledger.records.perform(
         work,
-        actor=ADA,
-        key=title,
-        action="create_thread",
-        payload=title,
-        wording=lambda record, get: None,
+        TransactionOptions(
+            actor=ADA,
+            key=title,
+            action="create_thread",
+            payload=title,
+            wording=lambda record, get: None,
+        ),
     )
 
 
@@ -197,11 +199,9 @@ def put(ledger: Ledger, body: Body) -> str:
     number = new_id(type(body))
     return ledger.records.perform(
         lambda step: step.make(number, body).id,
-        actor=ADA,
-        key=number,
-        action="write",
-        payload="",
-        wording=lambda record, get: None,
+        TransactionOptions(
+            actor=ADA, key=number, action="write", payload="", wording=lambda record, get: None
+        ),
     ).result
 
 
@@ -447,7 +447,10 @@ def test_all_of_a_topic_becomes_news_with_few_statements(ledger, asked):
 
     asked.clear()
     ledger.records.perform(
-        hide, actor=ADA, key="k", action="w", payload="", wording=lambda record, get: None
+        hide,
+        TransactionOptions(
+            actor=ADA, key="k", action="w", payload="", wording=lambda record, get: None
+        ),
     )
     assert 0 < len(asked) < 30
     assert len({change.change for change in ledger.records.changes(101, 200)}) == 101

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from cortex.base.errors import CortexError, InputError
 from cortex.base.record_model import Actor, Observation, RecordFilter, Thread
-from cortex.engine.store import RecordTransaction, TransactionResult
+from cortex.engine.store import RecordTransaction, TransactionOptions, TransactionResult
 from cortex.engine.store.records.ledger import Ledger, open_ledger
 from cortex.engine.store.records.write_batch import WriteBatch
 from cortex.families.team.ids import fresh_key, new_id
@@ -112,7 +112,10 @@ def perform(
     ledger: Ledger, work: Callable[[RecordTransaction], str], key: str, payload: str
 ) -> TransactionResult:
     return ledger.records.perform(
-        work, actor=ADA, key=key, action="play", payload=payload, wording=lambda record, get: None
+        work,
+        TransactionOptions(
+            actor=ADA, key=key, action="play", payload=payload, wording=lambda record, get: None
+        ),
     )
 
 
@@ -172,7 +175,10 @@ def test_what_a_database_can_not_hold_fails_the_block_and_nothing_is_kept(ledger
     with pytest.raises(CortexError), ledger.together():
         for key in ("k", "l"):
             ledger.records.perform(
-                work, actor=ADA, key=key, action="a", payload="p", wording=lambda record, get: None
+                work,
+                TransactionOptions(
+                    actor=ADA, key=key, action="a", payload="p", wording=lambda record, get: None
+                ),
             )
         raise CortexError("INTERNAL_ERROR", "SQLite takes it")
     assert ledger.records.last_change() == 0

@@ -57,6 +57,7 @@ from cortex.engine.store import (
     Records,
     RecordTransaction,
     Store,
+    TransactionOptions,
     TransactionResult,
     schema,
 )
@@ -131,11 +132,7 @@ class Kept:
         key = key or f"k{next(self.keys)}"
         return records.perform(
             lambda step: str(work(step) or ""),
-            actor=actor,
-            key=key,
-            action="write",
-            payload=payload,
-            wording=word,
+            TransactionOptions(actor=actor, key=key, action="write", payload=payload, wording=word),
         )
 
     def make(self, body: Body, actor: Actor = PERSON) -> Record[Any]:
@@ -240,16 +237,18 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from cortex.base.record_model import Actor, Observation
 from cortex.families.team.ids import new_id
+from cortex.engine.store import TransactionOptions
 from cortex.engine.store.records.ledger import open_ledger
 
 store = open_ledger(sys.argv[1])
+options = TransactionOptions(
+    actor=Actor("agent", 1), key="one-key", action="write", payload="", wording=lambda record, get: None)
 print("ready", flush=True)
 sys.stdin.readline()
 
 def retry(_):
     work = lambda step: step.make(new_id(Observation), Observation("Once")).id
-    done = store.records.perform(
-        work, actor=Actor("agent", 1), key="one-key", action="write", payload="", wording=lambda record, get: None)
+    done = store.records.perform(work, options)
     return done.result, done.replayed
 
 with ThreadPoolExecutor({RETRIES // PROCESSES}) as threads:
@@ -541,11 +540,13 @@ def test_a_key_writes_once_whatever_comes_under_it(asked: list[tuple[str, str]])
             def perform(key: str = key, payload: str = payload) -> TransactionResult:
                 return store.records.perform(
                     work,
-                    actor=AGENT,
-                    key=key,
-                    action="a",
-                    payload=payload,
-                    wording=lambda record, get: None,
+                    TransactionOptions(
+                        actor=AGENT,
+                        key=key,
+                        action="a",
+                        payload=payload,
+                        wording=lambda record, get: None,
+                    ),
                 )
 
             known = first.get(key)
@@ -568,9 +569,15 @@ def test_no_update_is_lost_however_those_who_write_take_turns(
     """
     with closing(Store(None)) as store:
         perform = store.records.perform
-        common = {"actor": AGENT, "action": "a", "payload": "", "wording": lambda record, get: None}
+        common: dict[str, Any] = {
+            "actor": AGENT,
+            "action": "a",
+            "payload": "",
+            "wording": lambda record, get: None,
+        }
         number = perform(
-            lambda step: step.make(new_id(Task), Task("T")).id, key="first", **common
+            lambda step: step.make(new_id(Task), Task("T")).id,
+            TransactionOptions(key="first", **common),
         ).result
         seen: dict[int, Record[Task]] = {}
         written: list[str] = []
@@ -584,7 +591,8 @@ def test_no_update_is_lost_however_those_who_write_take_turns(
             mark = f"m{turn}"
             body = replace(mine.body, tags=(*mine.body.tags, mark))
             try:
-                perform(lambda step: step.put(replace(mine, body=body)).id, key=mark, **common)  # noqa: B023
+                options = TransactionOptions(key=mark, **common)
+                perform(lambda step: step.put(replace(mine, body=body)).id, options)  # noqa: B023
                 written.append(mark)
             except CortexError as error:
                 assert error.code == "RECORD_CHANGED"

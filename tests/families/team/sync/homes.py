@@ -9,7 +9,7 @@ from typing import Any
 from cortex.base.actors import person
 from cortex.base.record_model import Actor
 from cortex.engine.library import Library
-from cortex.engine.store import RecordTransaction
+from cortex.engine.store import RecordTransaction, TransactionOptions
 from cortex.families.team.ids import fresh_key, new_id
 from cortex.families.team.inbox import inbox
 from cortex.families.team.index_text import wording
@@ -42,11 +42,13 @@ def do(
     """A write that isn't found yet: that takes longer than all the rest."""
     return library.store.records.perform(
         work,
-        actor=actor,
-        key=key or fresh_key(),
-        action="write",
-        payload="",
-        wording=wording(library.settings),
+        TransactionOptions(
+            actor=actor,
+            key=key or fresh_key(),
+            action="write",
+            payload="",
+            wording=wording(library.settings),
+        ),
     ).result
 
 

@@ -29,11 +29,11 @@ from cortex.engine.store import RecordTransaction
 from cortex.engine.store.records import outbox_rows
 from cortex.families.team.references import by_slug
 from cortex.families.team.search import RecordQuery, find
-from cortex.families.team.sync import discard, rejections
+from cortex.families.team.sync import cycle, discard, rejections
 from cortex.families.team.sync.client import Remote, ServerRejected
 from cortex.families.team.sync.connection import connect, disconnect
 from cortex.families.team.sync.cycle import LOCK, sync
-from cortex.families.team.sync.pull import Fetching
+from cortex.families.team.sync.pull import FeedPull
 from cortex.families.team.sync.run_context import SyncSession
 from cortex.families.team.writes.actions import accept_artifact, supersede_artifact
 from cortex.families.team.writes.create import create
@@ -62,11 +62,11 @@ def test_a_page_of_another_connection_is_not_taken(member, team):
     ada, bob = member("ada"), member("bob")
     bob.write(Thread("Of Bob"))
     bob.sync()
-    fetching = Fetching(SyncSession(ada.library, ada.remote, Cancel()), lambda came: False)
+    pull = FeedPull(SyncSession(ada.library, ada.remote, Cancel()), lambda came: False)
     disconnect(ada.library)
     connect(ada.library, team.url, ada.token)
     with pytest.raises(ConfigError) as caught:
-        fetching.pull()
+        pull.pull()
     assert caught.value.code == "CORE_MISSING" and ada.library.store.outbox.known() == {}
 
 
@@ -108,7 +108,7 @@ def test_what_the_core_cannot_read_is_taken_over_as_it_is_there(member, team):
     bob.sync()
     ada.change(thread, body="of Ada")
     # A page comes while it waits
-    Fetching(SyncSession(ada.library, ada.remote, Cancel()), lambda came: False).pull()
+    FeedPull(SyncSession(ada.library, ada.remote, Cancel()), lambda came: False).pull()
     remote = Unreadable(team.url, ada.token)
     assert sync(ada.library, remote).refused == 1
     remote.close()
@@ -335,7 +335,7 @@ def test_only_the_subcortex_that_clashes_gets_another_slug(member, team, homes):
 
 
 def test_nothing_is_given_up_while_another_sync_may_refuse_more(member, monkeypatch):
-    monkeypatch.setattr(discard, "TURN_SECONDS", 0.1)
+    monkeypatch.setattr(cycle, "TURN_SECONDS", 0.1)
     bob = member("bob", tier=2)
     bob.forget_tier()
     for slug in ("one", "two"):

@@ -24,7 +24,7 @@ from cortex.base.record_model import (
     Thread,
 )
 from cortex.families.team.field_rules import LIMITS
-from cortex.families.team.notification_texts import NAMING
+from cortex.families.team.notification_texts import ROLES, TEMPLATES
 from cortex.families.team.validation import checked
 from cortex.families.team.wire.identity import inward, outward, renamed, renamed_body
 from cortex.families.team.writes.actions import accept_artifact, update_task
@@ -67,12 +67,10 @@ def bodies(draw: st.DrawFn, names: st.SearchStrategy[str]):
             return Draft(
                 "task_update", "x", draw(free), patch=patch, reviewed_by=draw(names | st.just(""))
             )
-    type = draw(st.sampled_from([*NAMING, "task_update", "system_alert"]))
-    templates = NAMING.get(type, ("a task assigned to you: {what}",))
-    reason = draw(st.sampled_from(templates)).format(name=draw(names), what="a comment") + draw(
-        free
-    )
-    return Notification(type, draw(names), "thread_x", draw(free), reason)
+    template = draw(st.sampled_from(TEMPLATES))
+    reason = template(name=draw(names), what="a comment", role=ROLES[0], changes="done")
+    type = draw(st.sampled_from([template.type, "system_alert"]))
+    return Notification(type, draw(names), "thread_x", draw(free), reason.text + draw(free))
 
 
 @given(bodies(at_home), at_home)
@@ -139,12 +137,13 @@ def test_every_reason_that_names_somebody_is_translated(library):
         draft, *_ = create_draft(library, Draft("thread", "Another", "x"), actor=AGENTS)
         decide(library, draft.id, actor=person(), notes="agent, person")
     told = library.store.records.select(RecordFilter(kinds=("notification",)))
-    assert {one.body.type for one in told} >= set(NAMING)
+    naming = {template.type for template in TEMPLATES if "{name}" in template.text}
+    assert {one.body.type for one in told} >= naming
     for one in told:
         there = renamed_body(one.body, OUT)
         head = there.reason.partition(":")[0].split()
         assert not {PERSON, AGENT} & set(head), there.reason
-        if one.body.type in NAMING:
+        if one.body.type in naming:
             assert {"ada", "ada/agent"} & set(head), there.reason
 
 

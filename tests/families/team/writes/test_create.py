@@ -34,6 +34,7 @@ from cortex.base.record_model import (
 from cortex.base.types import Mode, Query
 from cortex.engine.embedders.circuit_breaker import Embedders
 from cortex.engine.library import Library
+from cortex.engine.store import TransactionOptions
 from cortex.families.team.ids import new_id
 from cortex.families.team.index_text import wording
 from cortex.families.team.permissions import TIERS
@@ -672,11 +673,13 @@ def test_what_was_written_by_somebody_who_ended_at_once_is_found_by_the_next(lib
         body = Thread("Who sings", text)
         return library.store.records.perform(
             lambda step: step.make(new_id(Thread), body).id,
-            actor=PERSON,
-            key=key,
-            action="create_thread",
-            payload=f"{body!r}",
-            wording=wording(settings),
+            TransactionOptions(
+                actor=PERSON,
+                key=key,
+                action="create_thread",
+                payload=f"{body!r}",
+                wording=wording(settings),
+            ),
         ).result
 
     first = written("the walrus", "once")

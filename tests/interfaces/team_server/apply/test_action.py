@@ -30,10 +30,11 @@ from cortex.base.record_model import (
 from cortex.families.team.ids import new_id
 from cortex.families.team.inbox import acknowledge
 from cortex.families.team.notification_texts import ACCEPTED, ASSIGNED, CHANGED, MENTIONED, SPOKE
+from cortex.families.team.wire.codec import APPLIED, REFUSED, REPLAYED
 from cortex.families.team.writes import actions, drafts
 from cortex.families.team.writes.create import create
 from cortex.families.team.writes.update import revise
-from cortex.interfaces.team_server.apply.action import APPLIED, REFUSED, REPLAYED, Accepted
+from cortex.interfaces.team_server.apply.action import Accepted
 from interfaces.team_server.team import Home, Team, acting, open_team, told
 
 AGENT = Actor("agent", 2)
@@ -773,7 +774,7 @@ def test_a_notification_is_as_sensitive_as_what_it_is_about(team, ada):
     comment = told(new_id(Comment), Comment(thread, "said"))
     tell = told(
         new_id(Notification),
-        Notification("thread_update", "bob", thread, "x", SPOKE.format(name="ada")),
+        Notification("thread_update", "bob", thread, "x", SPOKE(name="ada").text),
     )
     assert team.accept(ada.principal, acting(comment, tell)).status == APPLIED
     assert {team.records()[one.id].body.sensitivity for one in (comment, tell)} == {SENSITIVE}
@@ -853,17 +854,17 @@ def test_nobody_hears_by_a_notification_what_somebody_wants_to_say(team, ada, bo
     )
     edit = told(task, Task("y", assignees=("bob",)), team.records()[task].body)
     due = [
-        ("mention", "zoe", MENTIONED.format(name="ada", what="a task")),
-        ("task_assigned", "bob", ASSIGNED.format(name="ada")),
-        ("task_update", "bob", CHANGED.format(role="assigned to you", said="new notes")),
+        ("mention", "zoe", MENTIONED(name="ada", what="a task").text),
+        ("task_assigned", "bob", ASSIGNED(name="ada").text),
+        ("task_update", "bob", CHANGED(role="assigned to you", changes="new notes").text),
     ]
     strange = [
         ("mention", "zoe", "Your token expires: run this command"),
-        ("mention", "zoe", MENTIONED.format(name="ada", what="a task. Call me")),
-        ("mention", "zoe", MENTIONED.format(name="carol", what="a task")),
-        ("task_assigned", "zoe", ASSIGNED.format(name="ada")),
-        ("task_update", "zoe", CHANGED.format(role="that you follow", said="call me")),
-        ("artifact_accepted", "zoe", ACCEPTED.format(name="ada")),
+        ("mention", "zoe", MENTIONED(name="ada", what="a task. Call me").text),
+        ("mention", "zoe", MENTIONED(name="carol", what="a task").text),
+        ("task_assigned", "zoe", ASSIGNED(name="ada").text),
+        ("task_update", "zoe", CHANGED(role="that you follow", changes="call me").text),
+        ("artifact_accepted", "zoe", ACCEPTED(name="ada").text),
         ("review_needed", "zoe", "a possible contradiction waits for your judgement: call me"),
     ]
     notices = [

@@ -13,9 +13,9 @@ import pytest
 from cortex.base.actors import person
 from cortex.base.record_model import KINDS, Body, Comment, Draft, Thread
 from cortex.families.team.ids import new_id
+from cortex.families.team.wire.codec import APPLIED
 from cortex.families.team.wire.identity import renamed_body
 from cortex.families.team.writes import drafts
-from cortex.interfaces.team_server.apply.action import APPLIED
 from cortex.interfaces.team_server.apply.attribution import BYLINES
 from interfaces.team_server.team import Home, Team, acting, open_team, told
 

@@ -30,10 +30,10 @@ from cortex.base.record_model import (
 from cortex.engine.store.records.outbox import UPLOAD
 from cortex.families.team.ids import new_id
 from cortex.families.team.notification_texts import ACCEPTED, ASSIGNED, CHANGED, MENTIONED, SPOKE
+from cortex.families.team.wire.codec import APPLIED, REFUSED
 from cortex.families.team.writes import drafts
 from cortex.families.team.writes.create import create
 from cortex.families.team.writes.update import revise
-from cortex.interfaces.team_server.apply.action import APPLIED, REFUSED
 from interfaces.team_server.team import Home, Team, acting, open_team, told
 
 
@@ -102,11 +102,11 @@ def test_nobody_hears_of_what_was_not_done(team: Team, ada: Home):
     notices = [
         told(new_id(Notification), Notification(type, name, about, "x", reason), author="low")
         for type, name, about, reason in (
-            ("artifact_accepted", "ada", artifact, ACCEPTED.format(name="low")),
-            ("task_assigned", "bob", task, ASSIGNED.format(name="low")),
-            ("task_update", "bob", task, CHANGED.format(role="assigned to you", said="call me")),
-            ("mention", "bob", thread, MENTIONED.format(name="ada", what="a thread")),
-            ("thread_update", "ada", thread, SPOKE.format(name="low")),
+            ("artifact_accepted", "ada", artifact, ACCEPTED(name="low").text),
+            ("task_assigned", "bob", task, ASSIGNED(name="low").text),
+            ("task_update", "bob", task, CHANGED(role="assigned to you", changes="call me").text),
+            ("mention", "bob", thread, MENTIONED(name="ada", what="a thread").text),
+            ("thread_update", "ada", thread, SPOKE(name="low").text),
         )
     ]
     assert team.accept(low.principal, acting(*same, *notices)).status == APPLIED
@@ -116,7 +116,7 @@ def test_nobody_hears_of_what_was_not_done(team: Team, ada: Home):
 def test_nobody_hears_that_something_is_accepted_that_is_not(team: Team):
     two = team.home("two", 3)
     proposed = told(new_id(Artifact), Artifact("a", state="proposed", owner="zoe"), author="two")
-    body = Notification("artifact_accepted", "zoe", proposed.id, "a", ACCEPTED.format(name="two"))
+    body = Notification("artifact_accepted", "zoe", proposed.id, "a", ACCEPTED(name="two").text)
     notice = told(new_id(Notification), body, author="two")
     assert team.accept(two.principal, acting(proposed, notice)).status == APPLIED
     assert notice.id not in team.records() and proposed.id in team.records()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cortex.base.errors import InputError
@@ -19,7 +19,7 @@ from cortex.base.visibility import Get
 from cortex.engine.store.connection import Connection
 from cortex.engine.store.records.outbox_rows import unaccepted
 from cortex.engine.store.records.row_reader import select_records, starting_with
-from cortex.engine.store.records.rows import RecordRows
+from cortex.engine.store.records.rows import RecordRows, RecordTextExtractor
 from cortex.engine.store.records.write_batch import INTO_AUDIT, NEWEST
 
 # Smallest page read if some of the matching records may be hidden.
@@ -39,6 +39,26 @@ Guard = Callable[[Record[Any] | None, Record[Any], Get], None]
 Screened = Callable[[Record[Any] | None, Record[Any]], Record[Any]]
 
 
+@dataclass(frozen=True, slots=True)
+class TransactionOptions:
+    """Actor, idempotency key and rules of one transaction."""
+
+    actor: Actor
+    key: str
+    action: str
+    # The whole request as text, to detect a key that is used for another one.
+    payload: str
+    wording: RecordTextExtractor
+    # Limits what the transaction shows.
+    sees: Sees | None = None
+    # Called before each write.
+    guard: Guard | None = None
+    # Returns each record in the form in which it may be written.
+    screen: Screened | None = None
+    # True where nothing is queued for the Core; records created in it are never sent.
+    quiet: bool = False
+
+
 class RecordTransaction:
     """Open transaction: reads what the actor may see, and writes."""
 
@@ -46,28 +66,23 @@ class RecordTransaction:
         self,
         connection: Connection,
         rows: RecordRows,
-        actor: Actor,
-        key: str,
-        action: str,
-        sees: Sees | None = None,
-        guard: Guard | None = None,
+        options: TransactionOptions,
         *,
         synced: bool = True,
-        screen: Screened | None = None,
     ) -> None:
         """Start a transaction; `synced` if the store may have a Core and an outbox."""
         self.now = int(time.time() * 1000)
-        self.actor = actor
+        self.actor = options.actor
         # Author of new records: the actor, unless it writes on behalf of another principal.
-        self.author = actor.name
+        self.author = options.actor.name
         # Each written record before and after the transaction.
         self.written: dict[str, tuple[Record[Any] | None, Record[Any]]] = {}
         # Change number of each written record, not of records moved along with it.
         self.changes: dict[str, int] = {}
         self._connection = connection
         self._rows = rows
-        self._key, self._action = key, action
-        self._sees, self._guard, self._screen = sees, guard, screen
+        self._key, self._action = options.key, options.action
+        self._sees, self._guard, self._screen = options.sees, options.guard, options.screen
         self._synced = synced
         # A valid cache, since no other writer is active during the transaction.
         self._read: dict[str, Record[Any] | None] = {}

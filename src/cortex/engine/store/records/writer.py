@@ -33,7 +33,7 @@ from cortex.engine.store.records.outbox_rows import (
 from cortex.engine.store.records.queries import RecordQueries, VersionedRecord
 from cortex.engine.store.records.row_reader import get_records
 from cortex.engine.store.records.rows import RecordRows, RecordTextExtractor
-from cortex.engine.store.records.transaction import Guard, RecordTransaction, Screened, Sees
+from cortex.engine.store.records.transaction import RecordTransaction, TransactionOptions
 from cortex.engine.store.records.write_batch import INTO_KEYS
 from cortex.engine.store.sql import marks, rows_in
 
@@ -77,50 +77,28 @@ class Records(RecordQueries):
         self._shelved = shelved
 
     def perform(
-        self,
-        work: Callable[[RecordTransaction], str],
-        *,
-        actor: Actor,
-        key: str,
-        action: str,
-        payload: str,
-        wording: RecordTextExtractor,
-        sees: Sees | None = None,
-        guard: Guard | None = None,
-        quiet: bool = False,
-        screen: Screened | None = None,
+        self, work: Callable[[RecordTransaction], str], options: TransactionOptions
     ) -> TransactionResult:
         """Run `work` as one transaction, once for each key of an actor, atomically and durably.
 
-        The text that `work` returns is stored with the key. `sees` limits what the transaction
-        shows, `guard` is called before each write, `screen` returns each record in the form in
-        which it may be written. Changes are queued for the Core if there is one, except in a
-        `quiet` transaction; records created there are never sent.
+        The text that `work` returns is stored with the key. Changes are queued for the Core if
+        there is one.
 
         Raises: InputError IDEMPOTENCY_REPLAY for a key that was used for something else,
         RECORD_CHANGED; any error of `work`.
         """
-        digest = _hash(action, payload)
+        actor, key, action = options.actor, options.key, options.action
+        digest = _hash(action, options.payload)
 
         def attempt(connection: Connection) -> TransactionResult:
             if (before := _replay(connection, actor, key, digest)) is not None:
                 return before
-            rows = self.rows(connection, wording)
-            transaction = RecordTransaction(
-                connection,
-                rows,
-                actor,
-                key,
-                action,
-                sees,
-                guard,
-                screen=screen,
-                synced=self._indexed,
-            )
+            rows = self.rows(connection, options.wording)
+            transaction = RecordTransaction(connection, rows, options, synced=self._indexed)
             result = work(transaction)
             connection.insert(INTO_KEYS, [(actor.name, key, digest, result, transaction.now)])
             connection.remember((actor.name, key), (digest, result))
-            if self._indexed and quiet:
+            if self._indexed and options.quiet:
                 created = [
                     (record_id,)
                     for record_id, (before, _) in transaction.written.items()

@@ -32,7 +32,7 @@ from cortex.engine.store import RecordTransaction
 from cortex.families.team.contradictions.compare import differences, same_subject
 from cortex.families.team.ids import new_id
 from cortex.families.team.notification_texts import CLASHES
-from cortex.families.team.notifications import notice_review
+from cortex.families.team.notifications import notice, person_of
 from cortex.families.team.validation import checked
 
 # Records that are compared: by words, and for each file by code.
@@ -120,7 +120,8 @@ def write_clashes(
         body = Link(record.id, "contradicts", clash.id, clash.note, "candidate", sensitivity)
         link = step.make(new_id(Link), body, "propose_link")
         # The link quotes the other record, and only readers of both see it.
-        notice_review(step, link, f"{record.body.title} may contradict another record", CLASHES)
+        title = f"{record.body.title} may contradict another record"
+        notice(step, person_of(step.actor.name), link, CLASHES(), title)
         is_hidden = clash.sensitivity == SENSITIVE != record.body.sensitivity
         warnings.append(f"may contradict {clash.id}" + ("" if is_hidden else f": {clash.note}"))
     return warnings

@@ -27,7 +27,7 @@ from cortex.base.record_model import (
 from cortex.base.secret_scanner import redact
 from cortex.base.text import hash_bytes, one_line
 from cortex.engine.library import Library
-from cortex.engine.store import OutboxEntry, RecordChange, RecordTransaction
+from cortex.engine.store import OutboxEntry, RecordChange, RecordTransaction, TransactionOptions
 from cortex.engine.store.records.rows import UNSEEN
 from cortex.families.team.ids import advance_past, fresh_key, new_id
 from cortex.families.team.index_text import wording
@@ -55,7 +55,7 @@ OUTDONE = "somebody else decided first, and that stands: `cortex sync --give-up`
 BEFORE = "from before it was joined or put back"
 
 
-def tell_refused(library: Library, entry: OutboxEntry, code: str, message: str) -> None:
+def alert_refused(library: Library, entry: OutboxEntry, code: str, message: str) -> None:
     """Alert the person to a rejected write, replacing the alert of an earlier attempt."""
     main = rejections.main_of(entry)
     end = f"{rejections.became(library, entry)}; {_advice(entry, code, message)}"
@@ -66,13 +66,13 @@ def tell_refused(library: Library, entry: OutboxEntry, code: str, message: str) 
     title = _title(library, main)
 
     def work(step: RecordTransaction) -> str:
-        _close_alerts(step, main.id, wrote)
+        _close_alerts(step, main.id, _end_of_quote(wrote))
         return _create_alert(step, main.id, title, reason, main.after.sensitivity)
 
     _run_local(library, work, fresh_key())
 
 
-def take_back(library: Library, entry: OutboxEntry) -> None:
+def close_alert(library: Library, entry: OutboxEntry) -> None:
     """Close the alert of an earlier attempt: the write was accepted or given up."""
     main = rejections.main_of(entry)
     wrote = _quote(main)
@@ -80,10 +80,11 @@ def take_back(library: Library, entry: OutboxEntry) -> None:
         notification.body.type == ALERT
         for notification in library.store.records.select(_open_about(main.id), 100)
     ):
-        _run_local(library, lambda step: _close_alerts(step, main.id, wrote), fresh_key())
+        quote = _end_of_quote(wrote)
+        _run_local(library, lambda step: _close_alerts(step, main.id, quote), fresh_key())
 
 
-def tell_renamed(
+def alert_renamed(
     library: Library, record: Record[Subcortex], slug: str, work: Callable[[RecordTransaction], str]
 ) -> None:
     """Run `work`, which renames a subcortex, and add an alert in the same transaction."""
@@ -100,7 +101,7 @@ def tell_renamed(
     _run_local(library, both, fresh_key())
 
 
-def tell_replaced(library: Library, record: Record[Any], count: int, file: Path) -> None:
+def alert_overwritten(library: Library, record: Record[Any], count: int, file: Path) -> None:
     """Alert that a restored Core replaced newer local versions, which are saved in `file`.
 
     An earlier alert about the same file is closed.
@@ -113,15 +114,13 @@ def tell_replaced(library: Library, record: Record[Any], count: int, file: Path)
     )
 
     def work(step: RecordTransaction) -> str:
-        for notification in step.select(_open_about(record.id)):
-            if notification.body.type == ALERT and str(file) in notification.body.reason:
-                step.put(replace(notification, body=replace(notification.body, state="done")))
+        _close_alerts(step, record.id, str(file))
         return _create_alert(step, record.id, title_of(record), reason, record.body.sensitivity)
 
     _run_local(library, work, fresh_key())
 
 
-def tell_unsent(library: Library) -> None:
+def alert_unsent(library: Library) -> None:
     """Alert once to all rejected uploads and resent writes; close the alert if none is left."""
     entries = [entry for entry in library.store.outbox.refused() if rejections.shares_alert(entry)]
     open_alerts = library.store.records.select(
@@ -168,12 +167,14 @@ def _run_local(library: Library, work: Callable[[RecordTransaction], str], key: 
 
     library.store.records.perform(
         begin,
-        actor=AUTHOR,
-        key=key,
-        action="alert",
-        payload="",
-        wording=wording(library.settings),
-        quiet=True,
+        TransactionOptions(
+            actor=AUTHOR,
+            key=key,
+            action="alert",
+            payload="",
+            wording=wording(library.settings),
+            quiet=True,
+        ),
     )
 
 
@@ -192,12 +193,17 @@ def _create_alert(
     return step.make(new_id(Notification), checked(body)).id
 
 
-def _close_alerts(step: RecordTransaction, about: str, wrote: str) -> str:
-    for notification in step.select(_open_about(about)):
-        # Match the whole sentence: the alert of another write may begin the same way.
-        if notification.body.type == ALERT and f"{wrote}. It " in notification.body.reason:
-            step.put(replace(notification, body=replace(notification.body, state="done")))
+def _close_alerts(step: RecordTransaction, about: str, text: str) -> str:
+    """Close the alerts about a record that contain a text."""
+    for alert in step.select(_open_about(about)):
+        if alert.body.type == ALERT and text in alert.body.reason:
+            step.put(replace(alert, body=replace(alert.body, state="done")))
     return ""
+
+
+def _end_of_quote(wrote: str) -> str:
+    """Return the whole sentence: the alert of another write may begin the same way."""
+    return f"{wrote}. It "
 
 
 def _open_about(about: str) -> RecordFilter:

@@ -9,7 +9,8 @@ kinds of failure, because each needs another reaction: wait (`Offline`), get ano
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
@@ -29,7 +30,7 @@ from cortex.base.settings import stays_here
 from cortex.base.settings.values import parse_url
 from cortex.base.text import holds_more
 from cortex.engine.store import VersionedRecord
-from cortex.families.team.wire.codec import record_from
+from cortex.families.team.wire.codec import STATUSES, record_from
 
 BASE = "/api/v2/sync"
 ANSWER_SECONDS = 60.0
@@ -42,7 +43,6 @@ MAX_MESSAGE = 1_000  # characters of a rejection's reason
 MOST_IDS = 1_000  # ids of one visibility request
 # Statuses that ask the client to retry later, like every 5xx.
 LATER = frozenset((408, 425, 429))
-APPLIED, REPLAYED, REFUSED, RETRY = "applied", "replayed", "refused", "retry"
 
 
 class Offline(NetworkError):
@@ -170,7 +170,7 @@ class Remote:
     def bootstrap(self) -> CoreGreeting:
         """Fetch the principal and the ledger. Raises: Offline, Denied, ServerRejected."""
         data = self._request("GET", "/bootstrap")
-        try:
+        with self._reading():
             principal = data["principal"]
             return CoreGreeting(
                 _text(principal, "name"),
@@ -179,8 +179,6 @@ class Remote:
                 _text(data, "epoch"),
                 _text(data, "view"),
             )
-        except (KeyError, TypeError, ValueError, AttributeError):
-            raise self._unexpected() from None
 
     def deltas(self, since: str, view: str, limit: int) -> ChangePage:
         """Fetch a page of changes since a cursor, "" for the beginning.
@@ -188,7 +186,7 @@ class Remote:
         Raises: Resync, Offline, Denied, ServerRejected.
         """
         data = self._page(since, view, limit)
-        try:
+        with self._reading():
             return ChangePage(
                 tuple(self._record(update) for update in data["updates"]),
                 tuple(_texts(data["invalidations"])),
@@ -197,8 +195,6 @@ class Remote:
                 _text(data, "epoch"),
                 _text(data, "view"),
             )
-        except (KeyError, TypeError, ValueError, AttributeError):
-            raise self._unexpected() from None
 
     def flush(self, actions: Sequence[Mapping[str, object]]) -> list[ActionResult]:
         """Send actions and return their results in order; the last ones may be missing.
@@ -206,14 +202,12 @@ class Remote:
         Raises: Offline, Denied, ServerRejected.
         """
         data = self._request("POST", "/flush", {"actions": list(actions)})
-        try:
+        with self._reading():
             results = [self._result(result) for result in data["results"]]
-        except (KeyError, TypeError, ValueError, AttributeError):
-            raise self._unexpected() from None
-        sent_keys = [action["idempotency_key"] for action in actions]
-        if [result.key for result in results] != sent_keys[: len(results)]:
-            raise self._unexpected()
-        return results
+            sent_keys = [action["idempotency_key"] for action in actions]
+            if [result.key for result in results] != sent_keys[: len(results)]:
+                raise ValueError("keys")
+            return results
 
     def visible(self, ids: Sequence[str]) -> tuple[frozenset[str], frozenset[str]]:
         """Return which of at most 1,000 records are visible, and which the Core doesn't know.
@@ -221,16 +215,22 @@ class Remote:
         Raises: Offline, Denied, ServerRejected.
         """
         data = self._request("POST", "/visible", {"ids": list(ids)})
-        try:
+        with self._reading():
             return frozenset(_texts(data["visible"])), frozenset(_texts(data["unknown"]))
-        except (KeyError, TypeError, ValueError, AttributeError):
-            raise self._unexpected() from None
 
     def close(self) -> None:
         """Close all connections and abort their requests."""
         self._connections.close()
 
     # -- requests
+
+    @contextmanager
+    def _reading(self) -> Generator[None]:
+        """Read a response. Raises: ServerRejected if it has another form."""
+        try:
+            yield
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise self._unexpected() from None
 
     def _page(self, since: str, view: str, limit: int) -> Any:
         """Fetch a page, halving the limit while the response is too large."""
@@ -268,12 +268,9 @@ class Remote:
         if too_much and answer.status == 200:
             raise self._oversized(f"answers with more than {MAX_VALUES:,} values")
         envelope = None if too_much else _parse(answer.body)
-        if (
-            answer.status == 200
-            and isinstance(envelope, dict)
-            and isinstance(envelope.get("data"), dict)
-        ):
-            return envelope["data"]
+        data = envelope.get("data") if isinstance(envelope, dict) else None
+        if answer.status == 200 and isinstance(data, dict):
+            return data
         raise self._error_of(answer, envelope)
 
     def _error_of(self, answer: HttpResponse, envelope: object) -> Exception:
@@ -282,16 +279,13 @@ class Remote:
         error = envelope.get("error") if isinstance(envelope, dict) else None
         error = error if isinstance(error, dict) else {}
         code, message = (short(str(error.get(name) or "")) for name in ("code", "message"))
-        if status in LATER or status >= 500:
-            about = {"url": shown(self.url), "status": status}
-            return Offline(
-                self._sentence(f"can't answer now: status {status}"),
-                answer.retry_after,
-                context=about,
-            )
-        if status == 410 and code == "RESYNC_NEEDED":
-            return Resync(str(_first_detail(error.get("details")).get("reason", "")))
         about = _first_detail(error.get("details"))
+        if status in LATER or status >= 500:
+            sentence = self._sentence(f"can't answer now: status {status}")
+            context = {"url": shown(self.url), "status": status}
+            return Offline(sentence, answer.retry_after, context=context)
+        if status == 410 and code == "RESYNC_NEEDED":
+            return Resync(str(about.get("reason", "")))
         if status == 401 and code == "AUTH_EXPIRED" and about.get("reason") == "revoked":
             said = self._sentence(
                 "says that you were put out: it doesn't accept the token any more"
@@ -310,23 +304,16 @@ class Remote:
             )
         if not code:
             return self._unexpected(status)
-        sentence = (
-            f"refuses the request: {code}, {message}" if message else f"refuses the request: {code}"
-        )
+        sentence = f"refuses the request: {', '.join(filter(None, (code, message)))}"
         alone = (
-            "Name the address alone, such as https://core.example.org, without /api/v2 behind it.",
+            "Name the address alone, such as https://core.example.org, without /api/v2 behind it."
         )
-        return self._error(
-            "CORE_REFUSED",
-            sentence,
-            status=status,
-            said=code,
-            instead=alone if status == 404 else (),
-        )
+        instead = (alone,) if status == 404 else ()
+        return self._error("CORE_REFUSED", sentence, status=status, said=code, instead=instead)
 
     def _result(self, data: Mapping[str, Any]) -> ActionResult:
         error = data.get("error") or {}
-        if data["status"] not in (APPLIED, REPLAYED, REFUSED, RETRY):
+        if data["status"] not in STATUSES:
             raise ValueError(data["status"])
         return ActionResult(
             _text(data, "idempotency_key"),
@@ -381,22 +368,16 @@ def _parse(body: bytes) -> object:
 
 
 def _first_detail(details: object) -> Mapping[str, Any]:
-    return (
-        details[0] if isinstance(details, list) and details and isinstance(details[0], dict) else {}
-    )
+    first = details[0] if isinstance(details, list) and details else None
+    return first if isinstance(first, dict) else {}
 
 
 def _clashes(details: object) -> tuple[tuple[str, str], ...]:
     """Return the (record id, field) pairs of a conflict."""
-    conflicts = (
-        [detail for detail in details if isinstance(detail, dict)]
-        if isinstance(details, list)
-        else []
-    )
     return tuple(
         (str(detail["id"]), str(detail["field"]))
-        for detail in conflicts
-        if "theirs" in detail and {"id", "field"} <= detail.keys()
+        for detail in (details if isinstance(details, list) else ())
+        if isinstance(detail, dict) and {"id", "field", "theirs"} <= detail.keys()
     )
 
 

@@ -9,7 +9,6 @@ profile is a home of its own.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,29 +16,19 @@ from pathlib import Path
 from typing import Any
 
 from cortex.base.actors import COMMAND, person
-from cortex.base.errors import (
-    Cancelled,
-    ConfigError,
-    InputError,
-    LimitError,
-    NetworkError,
-    explained,
-)
+from cortex.base.errors import ConfigError, InputError, NetworkError, explained
 from cortex.base.record_model import Record
 from cortex.base.runtime.atomic_file import replace_file
-from cortex.base.runtime.file_lock import exclusive_lock
 from cortex.base.runtime.http_client import shown
 from cortex.base.settings import environment, stays_here
 from cortex.base.types import Cancel
 from cortex.engine.library import Library
-from cortex.engine.store import VersionedRecord
 from cortex.families.team.ids import new_ulid
 from cortex.families.team.sync import discard, saved_files, state
 from cortex.families.team.sync.client import CoreGreeting, Remote
-from cortex.families.team.sync.cycle import LOCK, TURN_SECONDS
+from cortex.families.team.sync.cycle import sync_lock
 from cortex.families.team.sync.overwritten import FOLDER as REPLACED
 from cortex.families.team.sync.upload import MINE, NONE, Plan, plan, records_to_send
-from cortex.families.team.wire.codec import record_to
 
 TOKEN_FILE = "core-token"
 TOKEN_VARIABLE = "CORTEX_CORE_TOKEN"
@@ -103,16 +92,7 @@ def connect(
     NetworkError; FileError.
     """
     address, greeting = _greet(library, url, token, plain)
-    cancel = Cancel() if cancel is None else cancel
-    with exclusive_lock(
-        str(library.settings.home / LOCK), TURN_SECONDS, lambda: bool(cancel)
-    ) as acquired:
-        if not acquired:
-            raise (
-                Cancelled
-                if cancel
-                else LimitError("INDEX_BUSY", "another process is syncing this home; try again")
-            )
+    with sync_lock(library, "try again", cancel=cancel):
         return _store_connection(library, address, token, plain, moved, greeting, choice)
 
 
@@ -137,9 +117,7 @@ def disconnect(library: Library, *, force: bool = False) -> str:
 
     Raises: ConfigError CORE_CONNECTED if the outbox has waiting or refused entries, unless `force`.
     """
-    with exclusive_lock(str(library.settings.home / LOCK), TURN_SECONDS, lambda: False) as acquired:
-        if not acquired:
-            raise LimitError("INDEX_BUSY", "another process is syncing this home; try again")
+    with sync_lock(library, "try again"):
         url = library.store.content.get(state.URL)
         waiting, refused = library.store.outbox.count()
         if url and (waiting or refused) and not force:
@@ -266,11 +244,8 @@ def _save_changes(library: Library, records: Sequence[Record[Any]]) -> Path | No
     """Save local records that the Core's versions will replace. Raises: FileError."""
     if not records:
         return None
-    text = "".join(
-        json.dumps(record_to(VersionedRecord(record, 0)), ensure_ascii=False) + "\n"
-        for record in records
-    )
-    return saved_files.write_new(library.settings.home / REPLACED, ".jsonl", text)
+    folder = library.settings.home / REPLACED
+    return saved_files.write_new(folder, ".jsonl", saved_files.record_lines(records))
 
 
 def _check_token(token: str) -> str:

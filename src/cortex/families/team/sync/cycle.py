@@ -28,6 +28,8 @@ connection.
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from cortex.base.errors import Cancelled, CortexError, LimitError
@@ -36,8 +38,8 @@ from cortex.base.types import Cancel
 from cortex.engine.library import Library
 from cortex.families.team.sync import state
 from cortex.families.team.sync.client import AccessRevoked, Denied, Offline, Remote
-from cortex.families.team.sync.pull import Fetching
-from cortex.families.team.sync.push import Sending
+from cortex.families.team.sync.pull import FeedPull
+from cortex.families.team.sync.push import OutboxPush
 from cortex.families.team.sync.run_context import SyncSession, now
 
 LOCK = "sync.lock"
@@ -99,17 +101,35 @@ def sync(library: Library, remote: Remote, *, cancel: Cancel | None = None) -> S
     return outcome
 
 
+@contextmanager
+def sync_lock(
+    library: Library, undone: str, *, instead: tuple[str, ...] = (), cancel: Cancel | None = None
+) -> Iterator[None]:
+    """Keep a home from syncing; `undone` says what doesn't happen where the lock isn't free.
+
+    Raises: LimitError INDEX_BUSY; Cancelled.
+    """
+    path = str(library.settings.home / LOCK)
+    with exclusive_lock(path, TURN_SECONDS, lambda: bool(cancel)) as acquired:
+        if not acquired and cancel:
+            raise Cancelled
+        if not acquired:
+            message = f"another process is syncing this home; {undone}"
+            raise LimitError("INDEX_BUSY", message, instead=instead)
+        yield
+
+
 def _run(session: SyncSession) -> None:
     """Push, then pull. Raises: CortexError."""
     session.check_connected()
     state.keep_device(session.library)
-    sending = Sending(session)
-    fetching = Fetching(session, sending.hear)
-    fetching.catch_up()
-    _exchange(session, sending, fetching)
+    push = OutboxPush(session)
+    pull = FeedPull(session, push.requeue_dependents)
+    pull.catch_up()
+    _exchange(session, push, pull)
     # The pull may queue entries again, such as those that a restored ledger has lost.
     if session.tally.queued:
-        _exchange(session, sending, fetching)
+        _exchange(session, push, pull)
 
 
 def _erase_after_revocation(session: SyncSession, error: AccessRevoked) -> CortexError:
@@ -160,10 +180,10 @@ def _erase_after_revocation(session: SyncSession, error: AccessRevoked) -> Corte
     return Denied("CORE_DENIED", f"{error.message}; {gone}", instead=(advice, snapshots))
 
 
-def _exchange(session: SyncSession, sending: Sending, fetching: Fetching) -> None:
+def _exchange(session: SyncSession, push: OutboxPush, pull: FeedPull) -> None:
     session.tally.queued = False
-    sending.flush()
-    fetching.pull()
+    push.flush()
+    pull.pull()
 
 
 def _outcome(session: SyncSession, error: CortexError | None) -> SyncOutcome:
@@ -195,7 +215,7 @@ def _store_status(session: SyncSession, outcome: SyncOutcome, *, complete: bool)
         {state.SYNCED: str(now())} if complete else {}
     )
     try:
-        session.replaced.tell()
+        session.overwritten.alert()
         session.store.content.set(facts)
     # For example a full disk, which the outcome reports as well.
     except CortexError as error:

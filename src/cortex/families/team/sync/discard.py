@@ -9,21 +9,19 @@ retries meanwhile is neither lost nor dropped.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
-from cortex.base.errors import LimitError
-from cortex.base.runtime.file_lock import exclusive_lock
 from cortex.engine.library import Library
 from cortex.engine.store import OutboxEntry
 from cortex.engine.store.records.outbox import UPLOAD
 from cortex.families.team.index_text import wording
 from cortex.families.team.sync import alerts, rejections
-from cortex.families.team.sync.cycle import BUSY, LOCK, TURN_SECONDS
+from cortex.families.team.sync.cycle import BUSY, sync_lock
 
 # Waiting entries that are searched for dependencies on erased records.
 MOST_WAITING = 100_000
+UNDONE = "nothing was given up"
 
 
 def give_up(library: Library, *, erase: bool = True) -> tuple[int, Path | None]:
@@ -34,7 +32,7 @@ def give_up(library: Library, *, erase: bool = True) -> tuple[int, Path | None]:
     Raises: LimitError INDEX_BUSY if another process syncs for too long; FileError. Nothing is given
     up then.
     """
-    with _sync_lock(library):
+    with sync_lock(library, UNDONE, instead=(BUSY,)):
         return drop_refused(library, erase=erase)
 
 
@@ -43,7 +41,7 @@ def keep_theirs(library: Library, records: Sequence[str] = ()) -> tuple[int, Pat
 
     Raises: as `give_up`.
     """
-    with _sync_lock(library):
+    with sync_lock(library, UNDONE, instead=(BUSY,)):
         return drop_refused(library, only=conflicts(library, records))
 
 
@@ -52,7 +50,7 @@ def keep_mine(library: Library, records: Sequence[str] = ()) -> int:
 
     Raises: LimitError INDEX_BUSY.
     """
-    with _sync_lock(library):
+    with sync_lock(library, UNDONE, instead=(BUSY,)):
         return sum(library.store.outbox.rebase(entry.id) for entry in conflicts(library, records))
 
 
@@ -93,8 +91,8 @@ def drop_refused(
     for entry in dropped:
         if not rejections.shares_alert(entry):
             # The alert still offers to send it again.
-            alerts.take_back(library, entry)
-    alerts.tell_unsent(library)
+            alerts.close_alert(library, entry)
+    alerts.alert_unsent(library)
     return len(dropped), file
 
 
@@ -108,16 +106,3 @@ def _created_only_here(library: Library, entries: Sequence[OutboxEntry]) -> set[
         if change.before is None
     }
     return created.difference(library.store.outbox.known(created))
-
-
-@contextmanager
-def _sync_lock(library: Library) -> Iterator[None]:
-    """Hold the sync lock. Raises: LimitError INDEX_BUSY."""
-    with exclusive_lock(str(library.settings.home / LOCK), TURN_SECONDS, lambda: False) as acquired:
-        if not acquired:
-            raise LimitError(
-                "INDEX_BUSY",
-                "another process is syncing this home; nothing was given up",
-                instead=(BUSY,),
-            )
-        yield

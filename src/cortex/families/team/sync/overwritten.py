@@ -9,7 +9,6 @@ its own person.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,12 +18,11 @@ from cortex.base.record_model import Body, Record, Thread
 from cortex.engine.library import Library
 from cortex.engine.store import VersionedRecord
 from cortex.families.team.sync import alerts, saved_files
-from cortex.families.team.wire.codec import record_to
 
 FOLDER = "replaced"  # in the home
 
 
-class Replaced:
+class OverwrittenVersions:
     """Versions that one sync has overwritten, and the file that keeps them."""
 
     def __init__(self, library: Library) -> None:
@@ -54,17 +52,14 @@ class Replaced:
         if lost:
             self._write(lost)
 
-    def tell(self) -> None:
+    def alert(self) -> None:
         """Alert the person once to all saved versions."""
         if self._file is not None and self._first is not None and self._alerted != self._count:
-            alerts.tell_replaced(self._library, self._first, self._count, self._file)
+            alerts.alert_overwritten(self._library, self._first, self._count, self._file)
             self._alerted = self._count
 
     def _write(self, lost: Sequence[Record[Any]]) -> None:
-        text = "".join(
-            json.dumps(record_to(VersionedRecord(record, 0)), ensure_ascii=False) + "\n"
-            for record in lost
-        )
+        text = saved_files.record_lines(lost)
         if self._file is None:
             self._file = saved_files.write_new(self._library.settings.home / FOLDER, ".jsonl", text)
             self._first = lost[0]
@@ -73,7 +68,7 @@ class Replaced:
         self._count += len(lost)
         # The first alert goes out at once; later versions are added at the end of the sync.
         if not self._alerted:
-            self.tell()
+            self.alert()
 
 
 def _authored(body: Body) -> Body:

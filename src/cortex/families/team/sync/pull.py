@@ -25,17 +25,17 @@ RESYNCS = 3
 log = logging.getLogger(__name__)
 
 
-class Fetching:
+class FeedPull:
     """Pull half of a sync."""
 
-    def __init__(self, session: SyncSession, hear: Callable[[set[str]], bool]) -> None:
-        """`hear` gets the ids of a page before it is stored.
+    def __init__(self, session: SyncSession, on_arrival: Callable[[set[str]], bool]) -> None:
+        """`on_arrival` gets the ids of a page before it is stored.
 
         It returns true if they caused refused outbox entries to be queued again.
         """
         self._session, self._tally = session, session.tally
         self._remote, self._store = session.remote, session.store
-        self._on_arrival = hear
+        self._on_arrival = on_arrival
 
     def catch_up(self) -> None:
         """Pull before anything is sent if this home's cursor is no longer valid at the Core.
@@ -86,7 +86,7 @@ class Fetching:
         """Apply page after page, each with its cursor."""
         facts, library = self._store.content, self._session.library
         while True:
-            self._session.go_on()
+            self._session.check_cancelled()
             since, view = facts.get(state.CURSOR), facts.get(state.VIEW)
             page = self._remote.deltas(since, view, PAGE)
             self._tally.reached = True
@@ -152,7 +152,7 @@ class Fetching:
         ids = [record_id for record_id, (_, change) in known.items() if change <= 0]
         lost: list[str] = []
         for start in range(0, len(ids), MOST_IDS):
-            self._session.go_on()
+            self._session.check_cancelled()
             part = ids[start : start + MOST_IDS]
             visible, unknown = self._remote.visible(part)
             here = self._store.records.get(part)

@@ -15,9 +15,9 @@ from cortex.base.errors import CortexError
 from cortex.engine.store import OutboxEntry, VersionedRecord
 from cortex.engine.store.records.outbox import UPLOAD
 from cortex.families.team.sync import alerts, rejections, slug_conflicts, state
-from cortex.families.team.sync.client import REFUSED, RETRY, ActionResult, Oversized, ServerRejected
+from cortex.families.team.sync.client import ActionResult, Oversized, ServerRejected
 from cortex.families.team.sync.run_context import SyncSession, now
-from cortex.families.team.wire.codec import JsonObject, action_to
+from cortex.families.team.wire.codec import REFUSED, RETRY, JsonObject, action_to
 from cortex.families.team.writes.preflight import texts_of
 from cortex.plugins.policy import policy_of
 
@@ -31,7 +31,7 @@ RESENT_MS = 7 * 86_400_000
 MISSING = frozenset(("TARGET_NOT_FOUND", "SCOPE_NOT_FOUND", "RECORD_UNKNOWN"))
 
 
-class Sending:
+class OutboxPush:
     """Push half of a sync."""
 
     def __init__(self, session: SyncSession) -> None:
@@ -53,7 +53,7 @@ class Sending:
         # True once a part of an upload was accepted that had been refused before.
         self._upload_recovered = False
 
-    def hear(self, came: set[str]) -> bool:
+    def requeue_dependents(self, came: set[str]) -> bool:
         """Queue refused entries again that refer to the records in `came`; true if there are any.
 
         These are entries refused for a record that the Core lacked or hid, and entries that a
@@ -89,13 +89,14 @@ class Sending:
         """
         self._send_all()
         if self._upload_recovered or self._outbox.count()[1]:
-            alerts.tell_unsent(self._library)
+            alerts.alert_unsent(self._library)
 
     def _send_all(self) -> None:
         while (batch := self._next_batch()) and not self._tally.held:
-            self._session.go_on()
-            if (blocked := next(filter(None, map(self._blocked, batch)), None)) is not None:
-                self._refuse(blocked[0], "SENSITIVE_BLOCKED", blocked[1], ())
+            self._session.check_cancelled()
+            blocked = ((entry, why) for entry, _ in batch if (why := self._blocking_reason(entry)))
+            if (first := next(blocked, None)) is not None:
+                self._refuse(first[0], "SENSITIVE_BLOCKED", first[1], ())
                 continue
             try:
                 results = self._remote.flush([action for _, action in batch])
@@ -114,17 +115,16 @@ class Sending:
             if not results:
                 self._hold(batch[0][0], "the Core says nothing of what was sent")
 
-    def _blocked(self, sent: tuple[OutboxEntry, JsonObject]) -> tuple[OutboxEntry, str] | None:
-        """Return an upload that the plugins' policy blocks, with the reason; else None.
+    def _blocking_reason(self, entry: OutboxEntry) -> str:
+        """Return why the plugins' policy blocks an upload, "" if it doesn't.
 
         Only uploads are checked: they may be older than the plugins.
 
         Raises: ConfigError PLUGIN_UNUSABLE.
         """
-        entry = sent[0]
         policy = policy_of(self._library)
         if policy is None or entry.action != UPLOAD or entry.taken or entry.id in self._screened:
-            return None
+            return ""
         for change in entry.changes:
             for text in texts_of(change.after):
                 verdict = policy.screen(text)
@@ -133,9 +133,9 @@ class Sending:
                         verdict.reason
                         or "a plugin would leave something out of it: edit it, and try again"
                     )
-                    return entry, f"{change.id} was not sent: {why}"
+                    return f"{change.id} was not sent: {why}"
         self._screened.add(entry.id)
-        return None
+        return ""
 
     # -- batches
 
@@ -248,14 +248,14 @@ class Sending:
         if entry.attempts and rejections.shares_alert(entry):
             self._upload_recovered = True
         elif entry.attempts:
-            alerts.take_back(self._library, entry)
+            alerts.close_alert(self._library, entry)
         shown = {record.record.id for record in records}
         hidden = [change for change in entry.changes if change.id not in shown]
         # An entry accepted at the first attempt only adds the records that it creates; the others
         # were at the Core all the time.
         late = entry.attempts or entry.taken
         created = (change.id for change in entry.changes if change.before is None)
-        self.hear(shown if late else shown.intersection(created))
+        self.requeue_dependents(shown if late else shown.intersection(created))
         self._session.apply(records, [change.id for change in hidden], settle=entry.id)
         # Notifications aren't indexed, so there is nothing to drop for them.
         self._tally.erased += sum(change.kind != "notification" for change in hidden)
@@ -279,7 +279,7 @@ class Sending:
             self._outbox.split(entry.id)
             return
         if not rejections.shares_alert(entry):
-            alerts.tell_refused(self._library, entry, code, message)
+            alerts.alert_refused(self._library, entry, code, message)
         returned = {record.record.id for record in records}
         orphans = (
             []

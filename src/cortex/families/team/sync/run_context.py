@@ -18,7 +18,7 @@ from cortex.engine.store.records.outbox import UPLOADED
 from cortex.families.team.index_text import wording
 from cortex.families.team.sync import state
 from cortex.families.team.sync.client import Denied, Remote
-from cortex.families.team.sync.overwritten import Replaced
+from cortex.families.team.sync.overwritten import OverwrittenVersions
 from cortex.families.team.wire import identity, local_paths
 
 FROM_THE_START = {state.CURSOR: "", state.VIEW: "", state.EPOCH: "", state.RESYNC: "1"}
@@ -46,7 +46,7 @@ class SyncSession:
         self.library, self.remote, self._cancel = library, remote, cancel
         self.store = library.store
         self.tally = Tally()
-        self.replaced = Replaced(library)
+        self.overwritten = OverwrittenVersions(library)
         self.expected = {
             fact: self.store.content.get(fact) for fact in (state.URL, state.NAME, UPLOADED)
         }
@@ -78,7 +78,7 @@ class SyncSession:
             self.store.content.set({state.TIER: str(greeting.tier)})
         return greeting.epoch
 
-    def go_on(self) -> None:
+    def check_cancelled(self) -> None:
         """Check for cancellation. Raises: Cancelled."""
         if self._cancel:
             raise Cancelled
@@ -120,7 +120,7 @@ class SyncSession:
         Records with waiting outbox entries are skipped. Newer local versions are saved to a file
         first.
         """
-        self.replaced.keep(records, settle)
+        self.overwritten.keep(records, settle)
         return self.store.records.apply(
             records,
             erased,

@@ -5,11 +5,25 @@ Only the person can read them, and Cortex never removes them.
 
 from __future__ import annotations
 
+import json
 import os
 import time
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from cortex.base.errors import explained
+from cortex.base.record_model import Record
+from cortex.engine.store import VersionedRecord
+from cortex.families.team.wire.codec import record_to
+
+
+def record_lines(records: Iterable[Record[Any]]) -> str:
+    """Encode records as lines of JSON, as they are on the wire."""
+    return "".join(
+        json.dumps(record_to(VersionedRecord(record, 0)), ensure_ascii=False) + "\n"
+        for record in records
+    )
 
 
 def write_new(folder: Path, ending: str, text: str) -> Path:

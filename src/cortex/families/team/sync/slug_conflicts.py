@@ -80,4 +80,4 @@ def _rename(library: Library, record: Record[Subcortex], slug: str) -> None:
     draft_ids = [draft.id for draft in library.store.records.select(wanted, MOST_DRAFTS)]
     known = library.store.outbox.known(draft_ids)
     drafts = [draft_id for draft_id in draft_ids if draft_id not in known]
-    alerts.tell_renamed(library, record, slug, work)
+    alerts.alert_renamed(library, record, slug, work)

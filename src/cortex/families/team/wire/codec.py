@@ -34,6 +34,8 @@ MOST_VALUES = 1_000
 MOST_NUMBER = 2**53 - 1
 # Characters: a key of a home, and the home's id.
 MOST_KEY = 400
+# Statuses of an action.
+STATUSES = APPLIED, REPLAYED, REFUSED, RETRY = "applied", "replayed", "refused", "retry"
 
 _ULID = "[0-7][0-9A-HJKMNP-TV-Z]{25}"
 _NAME = re.compile(r"[^\s\x00-\x1f\x7f-\x9f\ud800-\udfff]{1,200}")

@@ -22,7 +22,7 @@ from cortex.engine.store import RecordQueries, RecordTransaction, kind_of_id
 from cortex.families.team import notification_texts
 from cortex.families.team.contradictions.detect import Contradiction, clashes_of, write_clashes
 from cortex.families.team.ids import fresh_key, new_id
-from cortex.families.team.notifications import close_notices, notice, notice_review, person_of
+from cortex.families.team.notifications import close_notices, notice, person_of
 from cortex.families.team.permissions import need
 from cortex.families.team.references import resolve_ref
 from cortex.families.team.validation import checked
@@ -93,12 +93,8 @@ def create_draft(
             new_id(Draft), replace(kept, risk_flags=tuple(flags), expires=step.now + EXPIRES_MS)
         )
         if actor.name != person_of(actor.name):
-            notice_review(
-                step,
-                record,
-                record.body.title,
-                notification_texts.DRAFTED.format(name=actor.name, what=NAMES[new.type]),
-            )
+            reason = notification_texts.DRAFTED(name=actor.name, what=NAMES[new.type])
+            notice(step, person_of(step.actor.name), record, reason)
         return record.id
 
     done = perform(
@@ -364,15 +360,12 @@ def _decide(
     kept = step.put(replace(record, body=body))
     close_notices(step, kept.id)
     if kept.author != step.actor.name:
-        approved = body.state == PUBLISHED
+        is_published = body.state == PUBLISHED
+        template = notification_texts.PUBLISHED if is_published else notification_texts.REJECTED
         # Plugins may have changed the text.
         body = kept.body
-        why = (notification_texts.PUBLISHED if approved else notification_texts.REJECTED).format(
-            name=step.actor.name, what=body.published
-        )
-        reason = why + (f": {body.review_notes}" if body.review_notes else "")
-        type = "draft_approved" if approved else "draft_rejected"
-        notice(step, type, kept.author, kept.id, body.title, reason, sensitivity=body.sensitivity)
+        reason = template(name=step.actor.name, what=body.published, notes=body.review_notes)
+        notice(step, kept.author, kept, reason)
     return kept
 
 

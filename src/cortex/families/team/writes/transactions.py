@@ -11,7 +11,7 @@ from cortex.base.errors import InputError
 from cortex.base.record_model import Actor, Record, refs_of
 from cortex.base.secret_scanner import find_leaks
 from cortex.engine.library import Library
-from cortex.engine.store import RecordTransaction, Screened, TransactionResult
+from cortex.engine.store import RecordTransaction, Screened, TransactionOptions, TransactionResult
 from cortex.engine.store.records.outbox_rows import TIER
 from cortex.families.team.ids import advance_past, fresh_key
 from cortex.families.team.index_text import wording
@@ -48,12 +48,14 @@ def perform(
 
         return library.store.records.perform(
             begin,
-            actor=effective_actor(library, actor),
-            key=key,
-            action=action,
-            payload=payload,
-            wording=wording(library.settings),
-            screen=screen,
+            TransactionOptions(
+                actor=effective_actor(library, actor),
+                key=key,
+                action=action,
+                payload=payload,
+                wording=wording(library.settings),
+                screen=screen,
+            ),
         )
 
     check_key(key)

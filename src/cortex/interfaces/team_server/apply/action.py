@@ -20,6 +20,7 @@ from cortex.engine.store import (
     RecordChange,
     RecordTransaction,
     Screened,
+    TransactionOptions,
     TransactionResult,
     VersionedRecord,
 )
@@ -28,15 +29,22 @@ from cortex.engine.store.records.outbox import UPLOAD
 from cortex.engine.store.records.principals import Principal
 from cortex.families.team.ids import advance_past
 from cortex.families.team.index_text import wording
-from cortex.families.team.wire.codec import MOST_KEY, Action, canonical
+from cortex.families.team.wire.codec import (
+    APPLIED,
+    MOST_KEY,
+    REFUSED,
+    REPLAYED,
+    RETRY,
+    Action,
+    canonical,
+)
 from cortex.families.team.wire.identity import agent_of, outward, renamed_changed
 from cortex.families.team.wire.local_paths import without_roots
 from cortex.families.team.writes.preflight import Screen, Work, screened_step
 from cortex.families.team.writes.transactions import check_key
+from cortex.interfaces.team_server.apply.action_context import ActionContext
 from cortex.interfaces.team_server.apply.changes import ActionApplier
 from cortex.interfaces.team_server.apply.visible_records import VisibleRecords
-
-APPLIED, REPLAYED, REFUSED, RETRY = "applied", "replayed", "refused", "retry"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,45 +77,42 @@ def accept(
     Any other failure would repeat on every attempt and block the actions behind it, so it is
     refused as well and becomes visible.
     """
-    rename = outward(principal.name)
-    changes = tuple(
-        _without_local_paths(renamed_changed(change, rename)) for change in action.changes
+    changes = tuple(_outward(change, principal) for change in action.changes)
+    options = TransactionOptions(
+        actor=actor_of(principal, action),
+        key=action.key,
+        action=action.action,
+        payload=canonical(changes),
+        wording=wording(settings),
     )
-    made: tuple[VersionedRecord, ...] | None = None
+    created: tuple[VersionedRecord, ...] | None = None
 
     def work(step: RecordTransaction) -> str:
-        nonlocal made
+        nonlocal created
         advance_past(step.newest())
-        ids = ActionApplier(step, viewer, known, again=action.again).take(changes)
-        made = _created_records(step, viewer, ids)
+        context = ActionContext(step, viewer, known, again=action.again)
+        ids = ActionApplier(context).apply(changes)
+        created = _created_records(step, viewer, ids)
         return json.dumps(ids)
 
     def attempt(work: Work, screened: Screened | None) -> TransactionResult:
-        return ledger.records.perform(
-            work,
-            actor=actor_of(principal, action),
-            key=action.key,
-            action=action.action,
-            payload=canonical(changes),
-            wording=wording(settings),
-            screen=screened,
-        )
+        return ledger.records.perform(work, replace(options, screen=screened))
 
     try:
-        known = (
-            frozenset(known_principal.name for known_principal in ledger.principals.all())
-            if action.action == UPLOAD
-            else None
-        )
+        known = _principal_names(ledger) if action.action == UPLOAD else None
         check_key(action.key, MOST_KEY)
         done = screened_step(screen, work, attempt)
-        created = None if done.replayed else made
-        records = shown(ledger, viewer, json.loads(done.result)) if created is None else created
+        if done.replayed or created is None:
+            created = shown(ledger, viewer, json.loads(done.result))
     except CortexError as error:
         if is_passing(error):
             return Accepted(RETRY, (), error)
         return Accepted(REFUSED, shown(ledger, viewer, [change.id for change in changes]), error)
-    return Accepted(REPLAYED if done.replayed else APPLIED, records)
+    return Accepted(REPLAYED if done.replayed else APPLIED, created)
+
+
+def _principal_names(ledger: Ledger) -> frozenset[str]:
+    return frozenset(principal.name for principal in ledger.principals.all())
 
 
 def is_passing(error: CortexError) -> bool:
@@ -133,8 +138,12 @@ def _created_records(
     return tuple(versioned for versioned in kept if visible.shows(versioned.record))
 
 
-def _without_local_paths(change: RecordChange) -> RecordChange:
-    """Return a change without paths on the client's machine, even if the client sent them."""
+def _outward(change: RecordChange, principal: Principal) -> RecordChange:
+    """Return a change with this server's names, and without paths on the client's machine.
+
+    A client should have done so; this doesn't rely on it.
+    """
+    change = renamed_changed(change, outward(principal.name))
     return replace(change, before=without_roots(change.before), after=without_roots(change.after))
 
 

@@ -17,10 +17,10 @@ from typing import Any
 from cortex.base.errors import CortexError, InputError, NetworkError, StoreError
 from cortex.base.visibility import Viewer
 from cortex.engine.store.records.principals import Principal
-from cortex.families.team.wire import codec
+from cortex.families.team.wire.codec import REFUSED, RETRY, Action, action_from, result_to
 from cortex.families.team.wire.identity import agent_of
-from cortex.families.team.writes.preflight import Screen, screen_of, texts_of
-from cortex.interfaces.team_server.apply import action as accepting
+from cortex.families.team.writes.preflight import screen_of, texts_of
+from cortex.interfaces.team_server.apply.action import accept, is_passing, shown
 from cortex.interfaces.team_server.apply.visible_records import is_queryable
 from cortex.interfaces.team_server.responses import RouteResult
 from cortex.interfaces.team_server.router import RouteContext
@@ -49,7 +49,7 @@ class _Sent:
 
     key: str
     ids: Sequence[str]
-    action: codec.Action | None = None
+    action: Action | None = None
     error: CortexError | None = None
 
 
@@ -60,47 +60,142 @@ def flush(context: RouteContext) -> RouteResult:
     An action without a result was not processed; the client sends it again.
     """
     sent = [_decode(payload, index) for index, payload in enumerate(context.body.actions)]
-    results: list[Row] = []
-    singly = False
-    if (screen := screen_of(context.replica)) is not None:
-        # Outside a transaction, so that no other writer waits for the plugins.
-        screen.ask(_new_texts(sent_action.action for sent_action in sent if sent_action.action))
-    while (
-        len(results) < len(sent)
-        and _count_records(results) < MAX_RESPONSE_RECORDS
-        and not context.cancel
-    ):
-        done = len(results)
-        error = _try_in_transaction(
-            context,
-            sent[done : done + 1] if singly else _first_transaction(sent[done:]),
-            results,
-            screen,
+    return RouteResult({"results": _Batch(context, sent).apply()})
+
+
+class _Batch:
+    """The actions of one request and their results so far."""
+
+    def __init__(self, context: RouteContext, sent: Sequence[_Sent]) -> None:
+        self._context, self._ledger = context, context.ledger
+        self._sent = sent
+        self._results: list[Row] = []
+        self._screen = screen_of(context.replica)
+
+    def apply(self) -> list[Row]:
+        """Apply the actions, as many as fit into the response."""
+        if self._screen is not None:
+            # Outside a transaction, so that no other writer waits for the plugins.
+            self._screen.ask(_new_texts(sent.action for sent in self._sent if sent.action))
+        singly = False
+        while (done := len(self._results)) < len(self._sent) and self._has_room():
+            rest = self._sent[done:]
+            error = self._try_in_transaction(rest[:1] if singly else _first_transaction(rest))
+            if error is not None:
+                within = self._results[done:]
+                del self._results[done:]
+                if singly:
+                    self._results.append(self._failed_result(rest[0], error, within))
+                elif _is_caused_by_input(error, within):
+                    log.warning("what was sent couldn't be kept together: %s", error.message)
+                    singly = True
+                    continue
+                else:
+                    raise error
+            self._context.replica.keep_up()
+        return self._results
+
+    def _has_room(self) -> bool:
+        """True where the response may have more records, and its client waits for it."""
+        records = (result["records"] for result in self._results)
+        count = sum(len(shown) for shown in records if isinstance(shown, list))
+        return count < MAX_RESPONSE_RECORDS and not self._context.cancel
+
+    def _try_in_transaction(self, sent: Sequence[_Sent]) -> CortexError | None:
+        """Apply the next actions in one transaction; return the error that rolled it back."""
+        try:
+            with self._ledger.together():
+                self._apply_in_order(sent)
+        except CortexError as error:
+            return error
+        # A failure of this machine, not of the input.
+        except (OSError, MemoryError):
+            raise
+        except Exception as error:
+            return unforeseen(error, "syncFlush")
+        return None
+
+    def _apply_in_order(self, sent: Sequence[_Sent]) -> None:
+        """Apply actions until the time is used up or an action changes a subcortex.
+
+        A changed subcortex can change what the sender may see, which the following actions depend
+        on.
+        """
+        deadline = time.monotonic() + TURN_SECONDS
+        name = self._context.principal.name
+        self._ledger.records.look_ahead(
+            _ids_to_prefetch(action.action for action in sent if action.action),
+            (name, agent_of(name)),
+            [action.key for action in sent if action.action],
         )
-        if error is not None:
-            within = results[done:]
-            del results[done:]
-            if singly:
-                results.append(_failed_result(context, sent[done], error, within))
-            elif _is_caused_by_input(error, within):
-                log.warning("what was sent couldn't be kept together: %s", error.message)
-                singly = True
-                continue
-            else:
-                raise error
-        context.replica.keep_up()
-    return RouteResult({"results": results})
+        principal, viewer = self._sender()
+        for action in sent:
+            self._results.append(self._apply_action(principal, viewer, action))
+            changes = action.action.changes if action.action else ()
+            changes_access = any(change.kind == "subcortex" for change in changes)
+            if changes_access or time.monotonic() > deadline:
+                return
+
+    def _sender(self) -> tuple[Principal, Viewer]:
+        """Look up the sender and what they may see, inside the write transaction.
+
+        Raises: NetworkError AUTH_EXPIRED.
+        """
+        context = self._context
+        known = context.replica.present.look(context.principal.name)
+        return known or (context.principal, context.viewer)
+
+    def _apply_action(self, principal: Principal, viewer: Viewer, sent: _Sent) -> Row:
+        """Apply an action and return its result."""
+        if self._results and self._results[-1]["status"] == RETRY:
+            return result_to(sent.key, RETRY, ())
+        action = sent.action
+        error = sent.error if action is None else self._size_error(sent.ids)
+        if action is None or error is not None:
+            visible = shown(self._ledger, viewer, sent.ids[:MOST_IDS])
+            return result_to(sent.key, REFUSED, visible, error)
+        settings = self._context.replica.settings
+        done = accept(self._ledger, principal, viewer, action, settings, self._screen)
+        return result_to(action.key, done.status, done.records, done.error)
+
+    def _size_error(self, ids: Sequence[str]) -> InputError | None:
+        """Return the error for an action with duplicate ids or too many new records, else None.
+
+        Any number of existing records may be changed in one action.
+        """
+        problem = ""
+        if len(set(ids)) < len(ids):
+            problem = "a record is changed twice"
+        elif len(ids) > MOST_MADE and len(ids) - len(self._ledger.records.get(ids)) > MOST_MADE:
+            problem = f"more than {MOST_MADE:,} records are new"
+        return (
+            InputError("RECORD_INVALID", problem, context={"field": "changes"}) if problem else None
+        )
+
+    def _failed_result(self, sent: _Sent, error: CortexError, within: Sequence[Row]) -> Row:
+        """Build the result of an action that failed in a transaction of its own, too.
+
+        A passing database failure inside the action takes precedence: the commit fails then as
+        well, with a less specific error.
+
+        Raises: `error`, where it concerns the sender.
+        """
+        if isinstance(error, NetworkError):
+            raise error
+        if within and within[0]["status"] == RETRY:
+            return within[0]
+        if is_passing(error):
+            return result_to(sent.key, RETRY, (), error)
+        with self._ledger.together():
+            visible = shown(self._ledger, self._sender()[1], sent.ids)
+        return result_to(sent.key, REFUSED, visible, error)
 
 
-def _new_texts(actions: Iterable[codec.Action]) -> Iterator[str]:
+def _new_texts(actions: Iterable[Action]) -> Iterator[str]:
     """Yield the texts that actions add to their records."""
     for change in (change for action in actions for change in action.changes):
         before = set(texts_of(change.before)) if change.before else set[str]()
         yield from (text for text in texts_of(change.after) if text not in before)
-
-
-def _count_records(results: Sequence[Row]) -> int:
-    return sum(len(result["records"]) for result in results if isinstance(result["records"], list))
 
 
 def _first_transaction(sent: Sequence[_Sent]) -> Sequence[_Sent]:
@@ -109,28 +204,11 @@ def _first_transaction(sent: Sequence[_Sent]) -> Sequence[_Sent]:
     Other writers wait until a transaction ends, so it stays small.
     """
     count = 0
-    for index, sent_action in enumerate(sent):
-        count += len(sent_action.ids)
+    for index, action in enumerate(sent):
+        count += len(action.ids)
         if count > TURN_CHANGES and index:
             return sent[:index]
     return sent
-
-
-def _try_in_transaction(
-    context: RouteContext, sent: Sequence[_Sent], results: list[Row], screen: Screen | None
-) -> CortexError | None:
-    """Apply the next actions in one transaction; return the error that rolled it back, if any."""
-    try:
-        with context.core.ledger.together():
-            _apply_in_order(context, sent, results, screen)
-    except CortexError as error:
-        return error
-    # A failure of this machine, not of the input.
-    except (OSError, MemoryError):
-        raise
-    except Exception as error:
-        return unforeseen(error, "syncFlush")
-    return None
 
 
 def _is_caused_by_input(error: CortexError, results: Sequence[Row]) -> bool:
@@ -138,106 +216,11 @@ def _is_caused_by_input(error: CortexError, results: Sequence[Row]) -> bool:
 
     An action may fail because of one before it in the same transaction.
     """
-    within = any(result["status"] in (accepting.REFUSED, accepting.RETRY) for result in results)
+    within = any(result["status"] in (REFUSED, RETRY) for result in results)
     return within or not isinstance(error, (StoreError, NetworkError))
 
 
-def _apply_in_order(
-    context: RouteContext, sent: Sequence[_Sent], results: list[Row], screen: Screen | None
-) -> None:
-    """Apply actions until the time is used up or an action changes a subcortex.
-
-    A changed subcortex can change what the sender may see, which the following actions depend on.
-    """
-    deadline = time.monotonic() + TURN_SECONDS
-    context.core.ledger.records.look_ahead(
-        _ids_to_prefetch(sent_action.action for sent_action in sent if sent_action.action),
-        (context.principal.name, agent_of(context.principal.name)),
-        [sent_action.key for sent_action in sent if sent_action.action],
-    )
-    sender = _sender(context)
-    for sent_action in sent:
-        _apply_action(context, sender, sent_action, results, screen)
-        changes_access = sent_action.action is not None and any(
-            change.kind == "subcortex" for change in sent_action.action.changes
-        )
-        if changes_access or time.monotonic() > deadline:
-            return
-
-
-def _sender(context: RouteContext) -> tuple[Principal, Viewer]:
-    """Look up the sender and what they may see, inside the write transaction.
-
-    Raises: NetworkError AUTH_EXPIRED.
-    """
-    return context.replica.present.look(context.principal.name) or (
-        context.principal,
-        context.viewer,
-    )
-
-
-def _apply_action(
-    context: RouteContext,
-    sender: tuple[Principal, Viewer],
-    sent_action: _Sent,
-    results: list[Row],
-    screen: Screen | None,
-) -> None:
-    if results and results[-1]["status"] == accepting.RETRY:
-        results.append(codec.result_to(sent_action.key, accepting.RETRY, ()))
-        return
-    principal, viewer = sender
-    error = (
-        sent_action.error if sent_action.action is None else _size_error(context, sent_action.ids)
-    )
-    if sent_action.action is None or error is not None:
-        visible = accepting.shown(context.core.ledger, viewer, sent_action.ids[:MOST_IDS])
-        results.append(codec.result_to(sent_action.key, accepting.REFUSED, visible, error))
-        return
-    done = accepting.accept(
-        context.core.ledger, principal, viewer, sent_action.action, context.replica.settings, screen
-    )
-    results.append(codec.result_to(sent_action.action.key, done.status, done.records, done.error))
-
-
-def _size_error(context: RouteContext, ids: Sequence[str]) -> InputError | None:
-    """Return the error for an action with duplicate ids or too many new records, else None.
-
-    Any number of existing records may be changed in one action.
-    """
-    if len(set(ids)) < len(ids):
-        return InputError(
-            "RECORD_INVALID", "a record is changed twice", context={"field": "changes"}
-        )
-    if len(ids) <= MOST_MADE or len(ids) - len(context.core.ledger.records.get(ids)) <= MOST_MADE:
-        return None
-    return InputError(
-        "RECORD_INVALID", f"more than {MOST_MADE:,} records are new", context={"field": "changes"}
-    )
-
-
-def _failed_result(
-    context: RouteContext, sent_action: _Sent, error: CortexError, results: Sequence[Row]
-) -> Row:
-    """Build the result of an action that failed in a transaction of its own, too.
-
-    A passing database failure inside the action takes precedence: the commit fails then as well,
-    with a less specific error.
-
-    Raises: `error`, where it concerns the sender.
-    """
-    if isinstance(error, NetworkError):
-        raise error
-    if results and results[0]["status"] == accepting.RETRY:
-        return results[0]
-    if accepting.is_passing(error):
-        return codec.result_to(sent_action.key, accepting.RETRY, (), error)
-    with context.core.ledger.together():
-        visible = accepting.shown(context.core.ledger, _sender(context)[1], sent_action.ids)
-    return codec.result_to(sent_action.key, accepting.REFUSED, visible, error)
-
-
-def _ids_to_prefetch(actions: Iterable[codec.Action]) -> list[str]:
+def _ids_to_prefetch(actions: Iterable[Action]) -> list[str]:
     """Return the ids of all changed records and of most that they refer to."""
     changes = [change for action in actions for change in action.changes]
     refs = [getattr(change.after, field, "") for change in changes for field in _PARENT_FIELDS]
@@ -254,7 +237,7 @@ def _decode(payload: Mapping[str, Any], index: int) -> _Sent:
     to it.
     """
     try:
-        action = codec.action_from(payload, f"actions[{index}]")
+        action = action_from(payload, f"actions[{index}]")
     except CortexError as error:
         return _Sent(_key_of(payload, index), _ids_in(payload), error=error)
     return _Sent(action.key, [change.id for change in action.changes], action)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from cortex.base.record_model import SENSITIVE, Artifact, Draft, Link, Record, Thread
+from cortex.base.record_model import SENSITIVE, Artifact, Comment, Draft, Link, Record, Thread
 from cortex.engine.store import Guard, RecordTransaction
 from cortex.families.team.validation import checked, refusal
 from cortex.families.team.wire.codec import is_id
@@ -18,6 +18,7 @@ from cortex.families.team.writes.discussion import renew_summary
 from cortex.families.team.writes.drafts import PUBLISHED
 from cortex.families.team.writes.publish import body_of
 from cortex.families.team.writes.supersession import check_supersedes, write_superseded
+from cortex.interfaces.team_server.apply.action_context import ActionContext
 from cortex.interfaces.team_server.apply.visible_records import VisibleRecords
 
 # Kind of record that a draft is published as, by draft type.
@@ -126,6 +127,26 @@ def check_uploaded(step: RecordTransaction, record: Record[Any]) -> None:
                 comment and comment.body.thread != record.id
             ):
                 raise refusal("summary_sources", "a summary comes with a comment of its thread")
+
+
+def check_summary(context: ActionContext, thread: str, body: Thread) -> None:
+    """Check that a supplied summary cites a comment of its thread and has an allowed author.
+
+    Raises: InputError RECORD_INVALID.
+    """
+    comment = context.visible.get(body.summary_sources[0])
+    if comment is None or not isinstance(comment.body, Comment) or comment.body.thread != thread:
+        raise refusal("summary_sources", "a summary comes with a comment of its thread")
+    if comment.body.sensitivity == SENSITIVE != body.sensitivity:
+        raise refusal(
+            "summary", f"{thread} isn't sensitive: its summary can't come with a sensitive comment"
+        )
+    author = body.summary_by
+    if author not in context.speakers():
+        raise refusal("summary_by", f"a summary of {author[:80]!r} comes from themselves")
+    drafted = {draft.body.summary for draft in context.published.values() if draft.author == author}
+    if author != context.step.actor.name and body.summary not in drafted:
+        raise refusal("summary", f"it isn't the summary that {author} drafted")
 
 
 def _is_optional_id(record_id: str, kind: str | None) -> bool:

@@ -8,7 +8,7 @@ written, by several authors.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from cortex.base.errors import InputError
 from cortex.base.record_model import (
@@ -34,6 +34,7 @@ from cortex.families.team.validation import LIMITS
 from cortex.families.team.wire.codec import is_id
 from cortex.interfaces.team_server.access_policy import not_found
 
+B = TypeVar("B", bound=Any)
 _REASON = LIMITS[Draft]["reason"]
 
 
@@ -135,9 +136,13 @@ def placed(body: Any, visible: VisibleRecords) -> Any:
         for evidence in body.evidence:
             if evidence.kind != "url":
                 _resolve_reference(visible, evidence.ref, evidence.kind, "evidence")
-    if any(parent.body.sensitivity == SENSITIVE for parent in parents):
-        changes["sensitivity"] = SENSITIVE
-    return replace(body, **changes) if changes else body
+    return inherit_sensitivity(replace(body, **changes) if changes else body, *parents)
+
+
+def inherit_sensitivity(body: B, *parents: Record[Any] | None) -> B:
+    """Mark a body as sensitive where any of its parents is."""
+    private = any(parent is not None and parent.body.sensitivity == SENSITIVE for parent in parents)
+    return replace(body, sensitivity=SENSITIVE) if private else body
 
 
 def _resolve_reference(

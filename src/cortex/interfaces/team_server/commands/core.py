@@ -26,6 +26,7 @@ from cortex.interfaces.team_server.commands.options import (
     database,
     index_folder,
     ledger,
+    report,
     shown,
 )
 from cortex.toolkit.terminal.options import JsonFlag
@@ -156,11 +157,7 @@ def migrate(db: DbOption = "", as_json: JsonFlag = False) -> int:
     url = database(db)
     with ledger(db) as opened:
         body = {"database": shown(url), **_counts(opened)}
-    if as_json:
-        print_json(body)
-    else:
-        say(f"✓ {shown(url)} is up to date: {_counted(body)}")
-    return 0
+    return report(as_json, body, f"✓ {shown(url)} is up to date: {_counted(body)}")
 
 
 @app.command()
@@ -181,14 +178,12 @@ def backup(
     with ledger(db) as opened, atomic_write(file) as temporary:
         dump(opened, temporary)
     size = file.stat().st_size
-    if as_json:
-        print_json({"file": str(file.absolute()), "bytes": size})
-    else:
-        say(
-            f"✓ Wrote {file}: {size:,} bytes. It holds all that the team wrote: keep it as "
-            "private as that."
-        )
-    return 0
+    return report(
+        as_json,
+        {"file": str(file.absolute()), "bytes": size},
+        f"✓ Wrote {file}: {size:,} bytes. It holds all that the team wrote: keep it as private as "
+        "that.",
+    )
 
 
 @app.command()
@@ -226,10 +221,8 @@ def restore(
             )
             raise
         body = {"database": shown(url), **_counts(opened)}
-    if as_json:
-        print_json(body)
-    else:
-        say(f"✓ Restored {file} into {shown(url)}: {_counted(body)}")
+    report(as_json, body, f"✓ Restored {file} into {shown(url)}: {_counted(body)}")
+    if not as_json:
         say(
             "  Tokens and grants are those of the backup: revoke again what was revoked "
             "since (cortex core token list)."
@@ -246,14 +239,12 @@ def renew(db: DbOption = "", as_json: JsonFlag = False) -> int:
     with ledger(db) as opened:
         opened.renew_epoch()
         body = {"database": shown(url), **_counts(opened)}
-    if as_json:
-        print_json(body)
-    else:
-        say(
-            f"✓ {shown(url)} begins another history at change {body['change']:,}: all "
-            "replicas compare everything"
-        )
-    return 0
+    return report(
+        as_json,
+        body,
+        f"✓ {shown(url)} begins another history at change {body['change']:,}: all replicas compare "
+        "everything",
+    )
 
 
 def _counted(body: Mapping[str, Any]) -> str:

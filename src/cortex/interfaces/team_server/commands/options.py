@@ -7,7 +7,7 @@ environment, where no process list shows it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
@@ -19,6 +19,7 @@ from cortex.base.errors import CODES, ConfigError, CortexError, InputError
 from cortex.base.paths import ensure_store_dir
 from cortex.base.settings import Settings, environment, load
 from cortex.engine.store.records.ledger import Ledger, folder_of, open_ledger
+from cortex.toolkit.terminal.output import print_json, say
 
 VARIABLE = "CORTEX_CORE_DB"
 # Folders in the home: a ledger in SQLite, and the replica of one in PostgreSQL.
@@ -100,6 +101,15 @@ def index_folder(url: str, data: Path | None) -> Path:
 def shown(url: str) -> str:
     """Return an address without its password."""
     return _hide(url, url)
+
+
+def report(as_json: bool, body: Mapping[str, object], text: str) -> int:
+    """Print what was done, as JSON or for a person; return the exit code."""
+    if as_json:
+        print_json(body)
+    else:
+        say(text)
+    return 0
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from cortex.base.visibility import EVERYWHERE
 from cortex.engine.store.records.ledger import Ledger
 from cortex.engine.store.records.principals import Principal
 from cortex.interfaces.team_server import principals
-from cortex.interfaces.team_server.commands.options import DbOption, NameArgument, ledger
+from cortex.interfaces.team_server.commands.options import DbOption, NameArgument, ledger, report
 from cortex.toolkit.terminal.options import JsonFlag
 from cortex.toolkit.terminal.output import moment, print_json, say
 
@@ -61,10 +61,8 @@ def add(
                 f"there is a principal {name!r} already",
                 context={"field": "name"},
                 instead=(
-                    (
-                        f"`cortex core principal change {name}` changes what they may do, "
-                        f"`cortex core token create {name}` lets them in."
-                    ),
+                    f"`cortex core principal change {name}` changes what they may do, "
+                    f"`cortex core token create {name}` lets them in.",
                 ),
             )
         grants = _grants(opened, read or (), write or ())
@@ -158,11 +156,7 @@ def ungrant(
 
 def _print_principal(opened: Ledger, principal: Principal, as_json: bool) -> int:
     slugs = _slugs(opened)
-    if as_json:
-        print_json(_as_json(principal, slugs))
-    else:
-        say(f"✓ {_line(principal, slugs)}")
-    return 0
+    return report(as_json, _as_json(principal, slugs), f"✓ {_line(principal, slugs)}")
 
 
 def _grants(opened: Ledger, read: Sequence[str], write: Sequence[str]) -> dict[str, bool]:

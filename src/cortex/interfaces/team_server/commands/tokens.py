@@ -13,7 +13,7 @@ import typer
 from cortex.base.errors import InputError
 from cortex.engine.store.records.principals import Token
 from cortex.interfaces.team_server import principals
-from cortex.interfaces.team_server.commands.options import DbOption, NameArgument, ledger
+from cortex.interfaces.team_server.commands.options import DbOption, NameArgument, ledger, report
 from cortex.toolkit.terminal.options import JsonFlag
 from cortex.toolkit.terminal.output import moment, print_json, say
 
@@ -85,11 +85,7 @@ def revoke(
                 context={"type": "token", "id": number},
                 instead=("`cortex core token list` shows them.",),
             )
-    if as_json:
-        print_json({"id": number, "revoked": True})
-    else:
-        say(f"✓ Revoked {number}")
-    return 0
+    return report(as_json, {"id": number, "revoked": True}, f"✓ Revoked {number}")
 
 
 @app.command("list")

@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from cortex.base.errors import InputError
-from cortex.engine.store import AuditEntry
+from cortex.engine.store import AuditEntry, TransactionOptions
 from cortex.engine.store.records.principals import Principal, Token
 from cortex.families.team.index_text import wording
 from cortex.families.team.validation import refusal
@@ -72,9 +72,7 @@ def who_am_i(context: RouteContext) -> RouteResult:
 
 def list_principals(context: RouteContext) -> RouteResult:
     """Everybody, by name."""
-    return RouteResult(
-        [_principal_row(principal) for principal in context.core.ledger.principals.all()]
-    )
+    return RouteResult([_principal_row(principal) for principal in context.ledger.principals.all()])
 
 
 def get_principal(context: RouteContext) -> RouteResult:
@@ -85,7 +83,7 @@ def get_principal(context: RouteContext) -> RouteResult:
 def add_principal(context: RouteContext) -> RouteResult:
     """Make somebody known."""
     body: NewPrincipal = context.body
-    ledger = context.core.ledger
+    ledger = context.ledger
 
     def add() -> str:
         grants = _scopes(context, body.grants)
@@ -101,7 +99,7 @@ def add_principal(context: RouteContext) -> RouteResult:
 def change_principal(context: RouteContext) -> RouteResult:
     """Let somebody do more or less from now on."""
     body: ChangePrincipal = context.body
-    ledger = context.core.ledger
+    ledger = context.ledger
     if not body.model_fields_set:
         raise refusal("body", "there is nothing to change")
 
@@ -127,12 +125,12 @@ def change_principal(context: RouteContext) -> RouteResult:
 
 def list_tokens(context: RouteContext) -> RouteResult:
     """All tokens, the newest first, without what makes them tokens."""
-    return RouteResult([_token_row(token) for token in context.core.ledger.principals.tokens()])
+    return RouteResult([_token_row(token) for token in context.ledger.principals.tokens()])
 
 
 def make_token(context: RouteContext) -> RouteResult:
     """A new token; it is told this once."""
-    principal, ledger, secret = _principal(context), context.core.ledger, ""
+    principal, ledger, secret = _principal(context), context.ledger, ""
     expires = _expiry(context.body.expires_at)
 
     def make() -> str:
@@ -153,7 +151,7 @@ def revoke_token(context: RouteContext) -> RouteResult:
     token_id = _token(context, context.path["id"]).id
 
     def revoke() -> str:
-        context.core.ledger.principals.revoke(token_id, by=context.actor)
+        context.ledger.principals.revoke(token_id, by=context.actor)
         return token_id
 
     return RouteResult(_token_row(_token(context, _once(context, "revoke_token", revoke))))
@@ -165,8 +163,8 @@ def read_audit(context: RouteContext) -> RouteResult:
     before = number_in(question, context.query.cursor)
     entries: list[AuditEntry] = []
     while len(entries) <= context.query.limit:
-        batch = context.core.ledger.records.deeds(context.query.record or "", _BATCH, before)
-        visible = context.replica.store.records.get(entry.record for entry in batch)
+        batch = context.ledger.records.deeds(context.query.record or "", _BATCH, before)
+        visible = context.records.get(entry.record for entry in batch)
         entries += [
             entry
             for entry in batch
@@ -188,7 +186,7 @@ def _once(context: RouteContext, action: str, work: Callable[[], str]) -> str:
     Raises: NetworkError AUTH_EXPIRED, InputError RIGHTS_MISSING, where the permissions of the actor
     changed since the request began.
     """
-    ledger = context.core.ledger
+    ledger = context.ledger
     # No other writer can change the permissions from here on.
     with ledger.together():
         access = context.replica.present.look(context.principal.name)
@@ -200,18 +198,20 @@ def _once(context: RouteContext, action: str, work: Callable[[], str]) -> str:
         result = known.result if known is not None else work()
         done = ledger.records.perform(
             lambda step: result,
-            actor=context.actor,
-            key=context.key,
-            action=action,
-            payload=context.payload,
-            wording=wording(context.replica.settings),
+            TransactionOptions(
+                actor=context.actor,
+                key=context.key,
+                action=action,
+                payload=context.payload,
+                wording=wording(context.replica.settings),
+            ),
         )
     context.visit.replayed = done.replayed
     return done.result
 
 
 def _principal(context: RouteContext) -> Principal:
-    return principals.find(context.core.ledger, context.path["id"])
+    return principals.find(context.ledger, context.path["id"])
 
 
 def _scopes(context: RouteContext, grants: Mapping[str, bool]) -> dict[str, bool]:
@@ -221,15 +221,14 @@ def _scopes(context: RouteContext, grants: Mapping[str, bool]) -> dict[str, bool
     """
     try:
         return {
-            principals.scope_named(context.core.ledger, ref): writes
-            for ref, writes in grants.items()
+            principals.scope_named(context.ledger, ref): writes for ref, writes in grants.items()
         }
     except InputError as error:
         raise access_policy.scope_not_found(str(error.context.get("subcortex", ""))) from None
 
 
 def _token(context: RouteContext, token_id: str) -> Token:
-    for token in context.core.ledger.principals.tokens():
+    for token in context.ledger.principals.tokens():
         if token.id == token_id:
             return token
     raise InputError("RECORD_UNKNOWN", "there is no such token", context={"type": "token"})

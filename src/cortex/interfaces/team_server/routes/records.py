@@ -19,13 +19,10 @@ from cortex.base.record_model import (
     Link,
     Notification,
     Observation,
-    Record,
     RecordFilter,
     Task,
-    Thread,
 )
 from cortex.families.team.notifications import resolve_name
-from cortex.families.team.references import resolve_ref
 from cortex.families.team.validation import refusal
 from cortex.families.team.writes.actions import PATCH_FIELDS
 from cortex.families.team.writes.create import MOST_AT_ONCE, create_observations, create_once
@@ -57,7 +54,7 @@ from cortex.toolkit.tool import Arguments
 
 def get_record(kind: ListedKind, context: RouteContext) -> RouteResult:
     """Return a record by id, or a subcortex by slug."""
-    record = _requested_record(context, kind.cls)
+    record = context.record(kind.name)
     if isinstance(record.body, Notification) and not context.viewer.is_own(record.body.recipient):
         # The sender of a notification sees its subject, not the notification of another.
         raise InputError(
@@ -68,13 +65,9 @@ def get_record(kind: ListedKind, context: RouteContext) -> RouteResult:
     return RouteResult(record_row(record, now_ms()))
 
 
-def _requested_record(context: RouteContext, cls: type) -> Record[Any]:
-    return resolve_ref(context.replica.store.records, context.path["id"], cls.__name__.lower())
-
-
 def list_comments(context: RouteContext) -> RouteResult:
     """The comments of a thread, the newest first."""
-    thread = _requested_record(context, Thread)
+    thread = context.record("thread")
     question = question_of(f"/threads/{thread.id}/comments", context.query)
     return page(context, question, RecordFilter(kinds=("comment",), refs=(("thread", thread.id),)))
 
@@ -102,7 +95,7 @@ def _create(context: RouteContext, body: Any, summary: str = "") -> RouteResult:
 
 def create_comment(context: RouteContext) -> RouteResult:
     """Write a comment into a thread."""
-    thread = _requested_record(context, Thread)
+    thread = context.record("thread")
     summary = context.body.rolling_summary_md or ""
     return _create(context, Comment(thread.id, **sent(Comment, context.body)), summary)
 
@@ -110,7 +103,7 @@ def create_comment(context: RouteContext) -> RouteResult:
 def draft_record(context: RouteContext) -> RouteResult:
     """Keep a draft; what its author doesn't see is as little there as what isn't."""
     fields = {"title": "", "body": "", **sent(Draft, context.body)}
-    draft = resolve_draft_target(Draft(**fields), context.replica.store.records)
+    draft = resolve_draft_target(Draft(**fields), context.records)
     record, _, following = create_draft(
         context.replica, draft, actor=context.actor, key=context.key, payload=context.payload
     )
@@ -145,7 +138,7 @@ def create_several(context: RouteContext) -> RouteResult:
 def change_record(kind: ListedKind, context: RouteContext) -> RouteResult:
     """Change the given fields of a record."""
     cls = kind.cls
-    fields, before = sent(cls, context.body), _requested_record(context, cls)
+    fields, before = sent(cls, context.body), context.record(kind.name)
     if not fields:
         raise refusal("body", "there is nothing to change")
     for name in ("assignees", "watchers", "stewards"):

@@ -14,7 +14,6 @@ from cortex.base.record_model import Record, RecordFilter
 from cortex.families.team.bootstrap_pack import RULES
 from cortex.families.team.wire import codec
 from cortex.interfaces.team_server import access_policy
-from cortex.interfaces.team_server.apply import action
 from cortex.interfaces.team_server.apply.batch import MOST_IDS, flush
 from cortex.interfaces.team_server.change_feed import read_deltas
 from cortex.interfaces.team_server.responses import RouteResult
@@ -63,7 +62,7 @@ class Ids(Arguments):
 
 def begin(context: RouteContext) -> RouteResult:
     """Whoever asks, what they begin with, and from where to pull."""
-    lookup, principal = context.replica.store.records, context.principal
+    lookup, principal = context.records, context.principal
     scopes = lookup.select(RecordFilter(kinds=("subcortex",), states=("active", "proposed")), 1_000)
     pins = lookup.get(pin for scope in scopes for pin in scope.body.pinned_artifacts)
     tier = min(principal.tier, len(context.core.settings.core.rates) - 1)
@@ -74,7 +73,7 @@ def begin(context: RouteContext) -> RouteResult:
                 "tier": principal.tier,
                 "sensitive": principal.sensitive,
             },
-            "epoch": context.core.ledger.epoch(),
+            "epoch": context.ledger.epoch(),
             "view": access_policy.stamp_of(context.viewer),
             "sync_cursor": "",
             "subcortexes": _encode_records(context, scopes),
@@ -98,7 +97,7 @@ def _encode_records(context: RouteContext, records: Iterable[Record[Any]]) -> li
     """Encode records as in a pull."""
     return [
         codec.record_to(versioned)
-        for versioned in context.replica.store.records.kept(record.id for record in records)
+        for versioned in context.records.kept(record.id for record in records)
     ]
 
 
@@ -109,9 +108,9 @@ def which_visible(context: RouteContext) -> RouteResult:
     An id has 80 random bits and can't be guessed, so its existence is confirmed only to clients
     that know the id already.
     """
-    context.replica.check_history(context.core.ledger.epoch())
+    context.replica.check_history(context.ledger.epoch())
     ids = [record_id for record_id in dict.fromkeys(context.body.ids) if record_id.isascii()]
-    visible = context.replica.store.records.get(ids)
+    visible = context.records.get(ids)
     known = context.replica.back.store.records.get(ids)
     return RouteResult(
         {
@@ -163,10 +162,7 @@ _DELTAS = _schema(
 )
 _RESULT = _schema(
     idempotency_key=_TEXT,
-    status={
-        "type": "string",
-        "enum": [action.APPLIED, action.REPLAYED, action.REFUSED, action.RETRY],
-    },
+    status={"type": "string", "enum": list(codec.STATUSES)},
     id={"type": ["string", "null"]},
     error={"type": ["object", "null"]},
     records=_RECORDS,

@@ -8,18 +8,17 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from cortex.base.record_model import Actor, Artifact, Draft, Notification, Record
+from cortex.base.record_model import Actor, Artifact, Draft, Notification
 from cortex.base.visibility import sees
 from cortex.engine.engine import Engine
 from cortex.engine.library import Library
 from cortex.engine.search.federated import SearchTarget
 from cortex.families.team.inbox import InboxEntry, acknowledge, inbox
 from cortex.families.team.permissions import TIERS
-from cortex.families.team.references import resolve_ref
 from cortex.families.team.tools import packs, search_tool
 from cortex.families.team.tools.arguments import Budgeted, GetBootstrapPack, GetContextPack
 from cortex.families.team.tools.search_tool import RECORDS, Filters, TeamSearch
@@ -62,7 +61,7 @@ def approve_draft(context: RouteContext) -> RouteResult:
     """Publish a draft."""
     done = approve(
         context.replica,
-        _requested_record(context, "draft").id,
+        context.record("draft").id,
         actor=context.actor,
         key=context.key,
         target=context.body.target_id,
@@ -75,7 +74,7 @@ def approve_draft(context: RouteContext) -> RouteResult:
 
 def reject_draft(context: RouteContext) -> RouteResult:
     """Decide that a draft isn't published."""
-    draft = _requested_record(context, "draft")
+    draft = context.record("draft")
     done = reject(
         context.replica, draft.id, actor=context.actor, notes=context.body.notes, key=context.key
     )
@@ -102,7 +101,7 @@ def accept(context: RouteContext) -> RouteResult:
     evidence = sent(Artifact, context.body).get("evidence", ())
     record = accept_artifact(
         context.replica,
-        _requested_record(context, "artifact").id,
+        context.record("artifact").id,
         actor=context.actor,
         key=context.key,
         version=context.body.version,
@@ -113,7 +112,7 @@ def accept(context: RouteContext) -> RouteResult:
 
 def supersede(context: RouteContext) -> RouteResult:
     """Have another artifact take the place of one; gives the old one."""
-    old, new = _requested_record(context, "artifact"), context.body.superseded_by_id
+    old, new = context.record("artifact"), context.body.superseded_by_id
     record = supersede_artifact(
         context.replica, old.id, new, actor=context.actor, key=context.key, note=context.body.note
     )
@@ -122,7 +121,7 @@ def supersede(context: RouteContext) -> RouteResult:
 
 def deprecate(context: RouteContext) -> RouteResult:
     """Say that an artifact doesn't hold any more."""
-    old = _requested_record(context, "artifact")
+    old = context.record("artifact")
     record = deprecate_artifact(
         context.replica, old.id, actor=context.actor, key=context.key, note=context.body.note
     )
@@ -133,13 +132,13 @@ def list_versions(context: RouteContext) -> RouteResult:
     """The versions of an artifact that whoever asks may see, the newest first; they are in the
     ledger alone.
     """
-    record = _requested_record(context, "artifact")
+    record = context.record("artifact")
     question = question_of(f"/artifacts/{record.id}/versions", context.query)
     before = number_in(question, context.query.cursor) or record.version + 1
     versions = [
         version
         for version_number, version in sorted(
-            context.core.ledger.records.versions(record.id).items(), reverse=True
+            context.ledger.records.versions(record.id).items(), reverse=True
         )
         if version_number < before and sees(context.viewer, version, context.replica.whole)
     ]
@@ -190,19 +189,15 @@ def _entry_row(entry: InboxEntry) -> Row:
 
 def acknowledge_one(context: RouteContext) -> RouteResult:
     """Be done with a notification."""
-    notification = _requested_record(context, "notification")
+    notification = context.record("notification")
     acknowledge(context.replica, [notification.id], actor=context.actor, key=context.key)
-    return RouteResult(record_row(_requested_record(context, "notification")))
+    return RouteResult(record_row(context.record("notification")))
 
 
 def acknowledge_many(context: RouteContext) -> RouteResult:
     """Be done with notifications; gives those that were open."""
     done = acknowledge(context.replica, context.body.ids, actor=context.actor, key=context.key)
     return RouteResult({"acknowledged": list(done)})
-
-
-def _requested_record(context: RouteContext, kind: str) -> Record[Any]:
-    return resolve_ref(context.replica.store.records, context.path["id"], kind)
 
 
 # -- searches and packs

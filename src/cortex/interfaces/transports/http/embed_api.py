@@ -22,10 +22,10 @@ from cortex.base.errors import CortexError, InputError
 from cortex.base.types import Stamp
 from cortex.engine.embedders import Embedder, EmbedMode
 from cortex.interfaces.transports.http.gateway import (
-    SAFE_HEADERS,
     Guard,
     HttpError,
     Site,
+    json_response,
     read_body,
 )
 from cortex.interfaces.transports.http.uvicorn_server import Uvicorn, config, listen
@@ -68,13 +68,9 @@ class EmbedService:
         except HttpError as refused:
             response = refused.response(is_api=True)
         except CortexError as error:
-            response = Response(
-                envelope(error), 503 if error.retryable else 500, SAFE_HEADERS, "application/json"
-            )
+            response = json_response(envelope(error), 503 if error.retryable else 500)
         except Exception as error:
-            response = Response(
-                envelope(unforeseen(error, "embed")), 500, SAFE_HEADERS, "application/json"
-            )
+            response = json_response(envelope(unforeseen(error, "embed")), 500)
         await response(scope, receive, send)
 
     async def _respond(self, scope: Scope, receive: Receive) -> Response:
@@ -140,9 +136,4 @@ def _refusal(what: str) -> HttpError:
 
 
 def _json(value: Mapping[str, object]) -> Response:
-    return Response(
-        json.dumps(value, ensure_ascii=False, allow_nan=False),
-        200,
-        SAFE_HEADERS,
-        "application/json",
-    )
+    return json_response(json.dumps(value, ensure_ascii=False, allow_nan=False))

@@ -15,7 +15,7 @@ import ipaddress
 import json
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
@@ -123,6 +123,18 @@ class Rates:
             del self._refilled_at[next(iter(self._refilled_at))]
         return 0.0 if taken else late
 
+    def check(self, client: object, requests: int = 1) -> None:
+        """Count requests.
+
+        Raises: LimitError RATE_LIMITED where they exceed the limit.
+        """
+        if seconds := math.ceil(self.wait(client, requests)):
+            raise LimitError(
+                "RATE_LIMITED",
+                f"more than {self._rate} requests in a minute; try again in {seconds} s",
+                context={"retry_after_seconds": seconds, "requests_per_minute": self._rate},
+            )
+
     def give_back(self, client: object) -> None:
         """Undo the count of one request."""
         if client in self._refilled_at:
@@ -160,14 +172,11 @@ class Guard:
 
         Raises: HttpError where they exceed the rate limit.
         """
-        client = (network_of(scope), self._admits(Headers(scope=scope)))
-        if seconds := math.ceil(self._rates.wait(client, requests)):
-            error = LimitError(
-                "RATE_LIMITED",
-                f"more than {self._site.rate} requests in a minute; try again in {seconds} s",
-                context={"retry_after_seconds": seconds, "requests_per_minute": self._site.rate},
-            )
-            raise HttpError(429, error.message, {"Retry-After": str(seconds)}, error)
+        try:
+            self._rates.check((network_of(scope), self._admits(Headers(scope=scope))), requests)
+        except LimitError as error:
+            headers = {"Retry-After": str(error.context["retry_after_seconds"])}
+            raise HttpError(429, error.message, headers, error) from None
 
     def _admits(self, headers: Headers) -> bool:
         return not self._site.token or _has_bearer_token(
@@ -200,9 +209,7 @@ class Gateway:
                 else:
                     message = parse(body)
                     if isinstance(message, Refusal):
-                        await Response(message.line, 400, SAFE_HEADERS, "application/json")(
-                            scope, receive, send
-                        )
+                        await json_response(message.line, 400)(scope, receive, send)
                         return
                     if isinstance(message, RpcBatch):
                         self._guard.count(scope, message.requests - 1)
@@ -230,7 +237,7 @@ class HttpError(Exception):
     ) -> None:
         super().__init__(message)
         self.status = status
-        self.headers = SAFE_HEADERS | (headers or {})
+        self.headers = headers or {}
         self.error = error or NetworkError("REQUEST_REFUSED", message, context={"status": status})
 
     def response(self, is_api: bool) -> Response:
@@ -243,7 +250,14 @@ class HttpError(Exception):
                 "data": json.loads(body),
             }
             body = json.dumps({"jsonrpc": "2.0", "id": None, "error": detail})
-        return Response(body, self.status, self.headers, "application/json")
+        return json_response(body, self.status, self.headers)
+
+
+def json_response(
+    body: str | bytes, status: int = 200, headers: Mapping[str, str] | None = None
+) -> Response:
+    """Build a response of encoded JSON that no cache keeps."""
+    return Response(body, status, {**SAFE_HEADERS, **(headers or {})}, "application/json")
 
 
 async def read_body(request: Request, most: int = MAX_BODY_BYTES) -> bytes:

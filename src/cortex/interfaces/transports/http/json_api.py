@@ -20,7 +20,7 @@ from starlette.types import Receive, Scope, Send
 
 from cortex.base.errors import CODES, CortexError, InputError
 from cortex.base.runtime.home import VERSION
-from cortex.interfaces.transports.http.gateway import API_PATH, BODY, SAFE_HEADERS, HttpError
+from cortex.interfaces.transports.http.gateway import API_PATH, BODY, HttpError, json_response
 from cortex.interfaces.transports.http.openapi import describe, list_tools
 from cortex.interfaces.transports.jsonrpc import read_object, well_formed
 from cortex.interfaces.transports.mcp.server import Identity
@@ -207,9 +207,7 @@ def _failure(text: str, error: CortexError | None) -> Response:
 
 
 def _json(text: str, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    return Response(
-        well_formed(text), status, SAFE_HEADERS | dict(headers or {}), "application/json"
-    )
+    return json_response(well_formed(text), status, headers)
 
 
 def _dump(value: object) -> str:

@@ -1,18 +1,16 @@
 """OpenAPI 3.1 document of the tools, built from the table that MCP lists them from.
 
 It knows schemas and descriptions, not the handling of calls; the caller supplies the statuses of
-errors.
+errors. The parts that every document has are shared with the Core's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from cortex.interfaces.transports.http.gateway import API_PATH
 from cortex.toolkit.tool import Family, Tool, input_schema, spell
 
-OPENAPI = "3.1.0"
-DIALECT = "https://json-schema.org/draft/2020-12/schema"
 # Rejections by the gateway and the API itself, besides the errors of the tools.
 REFUSALS: Mapping[int, str] = {
     400: "The body is empty or no JSON object, or an argument doesn't fit.",
@@ -101,26 +99,65 @@ def describe(
     }
     for family, tool, name in _tools(families, dotted):
         paths[f"{API_PATH}/{name}"] = {"post": _operation(family, tool, name)}
-    components: dict[str, object] = {"schemas": {"Error": ERROR}, "responses": _errors(statuses)}
-    if guarded:
-        components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+    return openapi_document(
+        "Cortex",
+        version,
+        "The tools of Cortex, each with its arguments as a JSON object and its answer as another.",
+        guarded=guarded,
+        tags=[family.name for family in families],
+        paths=paths,
+        components={"schemas": {"Error": ERROR}, "responses": _errors(statuses)},
+    )
+
+
+def openapi_document(
+    title: str,
+    version: str,
+    description: str,
+    *,
+    guarded: bool,
+    tags: Iterable[str],
+    paths: Mapping[str, object],
+    components: Mapping[str, object],
+) -> dict[str, object]:
+    """Assemble a document; `guarded` is true where requests need the token."""
+    scheme = {"securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}}
     return {
-        "openapi": OPENAPI,
-        "jsonSchemaDialect": DIALECT,
+        "openapi": "3.1.0",
+        "jsonSchemaDialect": "https://json-schema.org/draft/2020-12/schema",
         "info": {
-            "title": "Cortex",
+            "title": title,
             "version": version,
-            "description": (
-                "The tools of Cortex, each with its arguments as a JSON object and its answer "
-                "as another."
-            ),
+            "description": description,
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "security": [{"token": []}] if guarded else [],
-        "tags": [{"name": family.name} for family in families],
+        "tags": [{"name": name} for name in tags],
         "paths": paths,
-        "components": components,
+        "components": {**components, **(scheme if guarded else {})},
     }
+
+
+def json_content(schema: Mapping[str, object]) -> dict[str, object]:
+    """Describe a JSON body."""
+    return {"application/json": {"schema": dict(schema)}}
+
+
+def error_refs(statuses: Iterable[int]) -> dict[str, object]:
+    """Refer to the error responses of an operation."""
+    return {str(status): {"$ref": f"#/components/responses/Error{status}"} for status in statuses}
+
+
+def error_response(description: str, *, waits: bool) -> dict[str, object]:
+    """Describe the response for an error; `waits` adds the header that says how long."""
+    response: dict[str, object] = {
+        "description": description,
+        "content": json_content({"$ref": "#/components/schemas/Error"}),
+    }
+    if waits:
+        seconds = {"description": "Seconds.", "schema": {"type": "integer"}}
+        response["headers"] = {"Retry-After": seconds}
+    return response
 
 
 _LIST: Mapping[str, object] = {
@@ -163,47 +200,30 @@ def _operation(family: Family, tool: Tool, name: str) -> dict[str, object]:
         "description": tool.description,
         "tags": [family.name],
         "x-read-only": not tool.writes,
-        "requestBody": {"required": True, "content": _json(input_schema(tool))},
+        "requestBody": {"required": True, "content": json_content(input_schema(tool))},
         "responses": {
-            "200": {"description": "What the tool answers.", "content": _json(answer)},
-            **_refusals(),
+            "200": {"description": "What the tool answers.", "content": json_content(answer)},
+            **error_refs(REFUSALS),
         },
     }
 
 
 def _page(name: str, summary: str, schema: Mapping[str, object]) -> dict[str, object]:
-    refused = {
-        status: response
-        for status, response in _refusals().items()
-        if status in ("401", "403", "421", "429")
-    }
     return {
         "operationId": name,
         "summary": summary,
         "x-read-only": True,
-        "responses": {"200": {"description": summary, "content": _json(schema)}, **refused},
+        "responses": {
+            "200": {"description": summary, "content": json_content(schema)},
+            **error_refs((401, 403, 421, 429)),
+        },
     }
-
-
-def _refusals() -> dict[str, object]:
-    return {str(status): {"$ref": f"#/components/responses/Error{status}"} for status in REFUSALS}
 
 
 def _errors(statuses: Mapping[str, int]) -> dict[str, object]:
     responses: dict[str, object] = {}
     for status, meaning in REFUSALS.items():
         codes = ", ".join(f"`{code}`" for code, other in statuses.items() if other == status)
-        response: dict[str, object] = {
-            "description": f"{meaning} Codes: {codes}." if codes else meaning,
-            "content": _json({"$ref": "#/components/schemas/Error"}),
-        }
-        if status == 429:
-            response["headers"] = {
-                "Retry-After": {"description": "Seconds.", "schema": {"type": "integer"}}
-            }
-        responses[f"Error{status}"] = response
+        description = f"{meaning} Codes: {codes}." if codes else meaning
+        responses[f"Error{status}"] = error_response(description, waits=status == 429)
     return responses
-
-
-def _json(schema: Mapping[str, object]) -> dict[str, object]:
-    return {"application/json": {"schema": dict(schema)}}
