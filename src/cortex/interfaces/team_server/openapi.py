@@ -7,15 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from cortex.base.errors import CODES
 from cortex.base.runtime.home import VERSION
-from cortex.interfaces.team_server.responses import (
-    API,
-    DOCUMENT,
-    ERRORS,
-    REFUSED,
-    REPLAYED,
-    REQUEST_ID,
-)
+from cortex.interfaces.team_server.responses import API, DOCUMENT, REFUSED, REPLAYED, REQUEST_ID
 from cortex.interfaces.team_server.router import Route
 from cortex.interfaces.transports.http.openapi import DIALECT, OPENAPI
 from cortex.toolkit.tool import schema_of
@@ -222,7 +216,8 @@ def _refusals(route: Route) -> dict[str, object]:
 
 
 def _error(status: int) -> dict[str, object]:
-    codes = dict.fromkeys(code for code, other in ERRORS.values() if other == status)
+    answers = (code.core_answer for code in CODES.values() if code.core)
+    codes = dict.fromkeys(code for code, other in answers if other == status)
     codes |= {REFUSED[status]: None} if status in REFUSED else {}
     codes = codes or {"SERVER_ERROR" if status >= 500 else "VALIDATION_ERROR": None}
     response: dict[str, object] = {

@@ -1,13 +1,13 @@
 """OpenAPI 3.1 document of the tools, built from the table that MCP lists them from.
 
-It knows schemas and descriptions, not the handling of calls; the caller supplies the statuses of
-errors.
+It knows schemas and descriptions, not the handling of calls.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from cortex.base.errors import CODES
 from cortex.interfaces.transports.http.gateway import API_PATH
 from cortex.toolkit.tool import Family, Tool, input_schema, spell
 
@@ -80,19 +80,9 @@ def list_tools(families: Sequence[Family], *, dotted: bool) -> list[dict[str, ob
 
 
 def describe(
-    families: Sequence[Family],
-    version: str,
-    statuses: Mapping[str, int],
-    *,
-    dotted: bool,
-    guarded: bool,
-    document: str,
+    families: Sequence[Family], version: str, *, dotted: bool, guarded: bool, document: str
 ) -> dict[str, object]:
-    """Build the document.
-
-    `statuses` are the statuses of errors by code; `guarded` is true where every request needs the
-    token.
-    """
+    """Build the document; `guarded` is true where every request needs the token."""
     paths: dict[str, object] = {
         API_PATH: {"get": _page("listTools", "List the tools", _LIST)},
         f"{API_PATH}/{document}": {
@@ -101,7 +91,7 @@ def describe(
     }
     for family, tool, name in _tools(families, dotted):
         paths[f"{API_PATH}/{name}"] = {"post": _operation(family, tool, name)}
-    components: dict[str, object] = {"schemas": {"Error": ERROR}, "responses": _errors(statuses)}
+    components: dict[str, object] = {"schemas": {"Error": ERROR}, "responses": _errors()}
     if guarded:
         components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
     return {
@@ -189,10 +179,10 @@ def _refusals() -> dict[str, object]:
     return {str(status): {"$ref": f"#/components/responses/Error{status}"} for status in REFUSALS}
 
 
-def _errors(statuses: Mapping[str, int]) -> dict[str, object]:
+def _errors() -> dict[str, object]:
     responses: dict[str, object] = {}
     for status, meaning in REFUSALS.items():
-        codes = ", ".join(f"`{code}`" for code, other in statuses.items() if other == status)
+        codes = ", ".join(f"`{name}`" for name, code in CODES.items() if code.status == status)
         response: dict[str, object] = {
             "description": f"{meaning} Codes: {codes}." if codes else meaning,
             "content": _json({"$ref": "#/components/schemas/Error"}),
