@@ -21,7 +21,7 @@ import pytest
 from cortex.base.settings import Settings, load
 from cortex.base.types import Cancel, Stamp
 from cortex.engine.auto_indexer import AutoIndexer
-from cortex.engine.embedders.hashing import HashingEmbedder
+from cortex.engine.embedders.hash_embedder import HashingEmbedder
 from cortex.engine.library import Library, open_qdrant
 from cortex.engine.store import Qdrant
 from cortex.engine.store.index import qdrant

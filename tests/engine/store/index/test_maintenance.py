@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from cortex.base.errors import NetworkError
-from cortex.engine.embedders.hashing import HashingEmbedder
+from cortex.engine.embedders.hash_embedder import HashingEmbedder
 from cortex.engine.store import FIELDS, EmbeddingJob, LexicalTerm, SearchFilter, Store
 from cortex.engine.store.index import maintenance, vector_indexes
 from cortex.engine.store.index.lexical import NO_WATERMARK, LexicalIndex

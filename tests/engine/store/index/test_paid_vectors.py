@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from cortex.base.types import Stamp
-from cortex.engine.embedders.hashing import HashingEmbedder
+from cortex.engine.embedders.hash_embedder import HashingEmbedder
 from cortex.engine.store import ContentChange, EmbeddingJob, schema
 
 STAMP = Stamp("test", "costly", 32)

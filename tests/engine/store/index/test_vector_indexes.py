@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cortex.engine.embedders.hashing import HashingEmbedder
+from cortex.engine.embedders.hash_embedder import HashingEmbedder
 from cortex.engine.store import EmbeddingJob, SearchFilter, Store
 from cortex.engine.store.content import writer as truth
 from cortex.engine.store.index import source_chunks, vector_indexes
