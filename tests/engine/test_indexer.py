@@ -279,7 +279,7 @@ def test_vectors_that_need_too_much_memory_stop_the_embedding_and_nothing_else(w
     assert work.store.content.get(f"indexed:{work.source.id}")
     kept = len(vectors)
     assert (sum(asked), work.run(embed=embed).unchanged) == (kept, 600)
-    assert (sum(asked), len(work.store.indexes.vectors(stamp))) == (600, 600)
+    assert (sum(asked), work.store.indexes.sets.size(stamp)) == (600, 600)
 
 
 def test_vectors_that_were_made_before_a_limit_was_lowered_are_kept_but_not_loaded(

@@ -17,10 +17,11 @@ import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cortex.base.errors import ConfigError, CortexError, InputError, explained
 from cortex.base.paths import root_text
-from cortex.base.settings import Settings, stays_here
+from cortex.base.settings import Settings
 from cortex.base.settings.groups import DEFAULT_EXCLUDES
 from cortex.base.text import rfc3339
 from cortex.base.types import Doc, FileView, Freshness, Skipped, Source
@@ -29,8 +30,12 @@ from cortex.engine.embedders.circuit_breaker import Embedders
 from cortex.engine.engine import Engine, Followed
 from cortex.engine.file_view import FileViews
 from cortex.engine.sources.forbidden_roots import reason_against
-from cortex.engine.store import OWN, STORE_NAME, Counts, Folder, Qdrant, Store, check_present
+from cortex.engine.store import OWN, STORE_NAME, Counts, Folder, Store, check_present
+from cortex.engine.store.index.vector_servers import open_vector_server
 from cortex.engine.store.snapshots import DAILY, is_due, is_under_way, make_snapshot
+
+if TYPE_CHECKING:
+    from cortex.engine.store.index.vector_index import VectorServer
 
 # The records source that always exists.
 PERSON = "person"
@@ -81,15 +86,15 @@ class Library(Engine):
         embedder: Embedder | None = None,
         embedders: Embedders | None = None,
         read_only: bool = False,
-        qdrant: Qdrant | None = None,
+        vector_server: VectorServer | None = None,
     ) -> None:
         """Open the library of a home.
 
-        `embedder` or `embedders`, and `qdrant`, replace those of the settings; the owner of lent
-        `embedders` or `qdrant` closes them.
+        `embedder` or `embedders`, and `vector_server`, replace those of the settings; the owner
+        of lent `embedders` or `vector_server` closes them.
         """
-        self._lent_qdrant = qdrant is not None
-        self._qdrant = qdrant or open_qdrant(settings)
+        self._lent_server = vector_server is not None
+        self._vector_server = vector_server or open_vector_server(settings)
         self._reader: Library | None = None
         # Of a reader: the library that may write.
         self._owner: Library | None = None
@@ -116,7 +121,7 @@ class Library(Engine):
     def _open_store(self, directory: Path | None, root: str) -> Store:
         if directory is not None:
             check_present(directory)
-        return Store(directory, root, read_only=self.read_only, qdrant=self._qdrant)
+        return Store(directory, root, read_only=self.read_only, vector_server=self._vector_server)
 
     def _main_source(self, store: Store) -> Source:
         return (
@@ -295,8 +300,8 @@ class Library(Engine):
         is_holder = self.store.lease.take()
         # A run over this folder ends at its next step.
         count = self.store.folders.remove(folder)
-        if self._qdrant is not None:
-            # Qdrant may be unreachable now; it removes the vectors later.
+        if self._vector_server is not None:
+            # It may be unreachable now; the vectors are removed later.
             self.store.content.set({"removed": str(self.store.content.seq())})
         self.store.content.drop_recent()
         # Without the lease, its holder does this.
@@ -373,7 +378,10 @@ class Library(Engine):
         with self._reader_lock:
             if self._reader is None:
                 self._reader = Library(
-                    self.settings, embedders=self._embedders, read_only=True, qdrant=self._qdrant
+                    self.settings,
+                    embedders=self._embedders,
+                    read_only=True,
+                    vector_server=self._vector_server,
                 )
                 self._reader._owner = self
             return self._reader
@@ -410,8 +418,8 @@ class Library(Engine):
         if self._backing_up is not None:
             self._backing_up.join(BACK_UP_SECONDS)
         super().close()
-        if self._qdrant is not None and not self._lent_qdrant:
-            self._qdrant.close()
+        if self._vector_server is not None and not self._lent_server:
+            self._vector_server.close()
 
 
 def back_up_soon(home: Path) -> threading.Thread | None:
@@ -437,20 +445,6 @@ def _back_up(database: Path) -> None:
 def _wait(deadline: float) -> bool:
     time.sleep(POLL_SECONDS)
     return time.monotonic() < deadline
-
-
-def open_qdrant(settings: Settings) -> Qdrant | None:
-    """Connect to the Qdrant server that keeps the vectors; None where files do.
-
-    With server.localOnly a server on another machine is not used.
-    """
-    qdrant = settings.kb.qdrant
-    if not qdrant.url:
-        return None
-    if settings.server.local_only and not stays_here(qdrant.url):
-        log.warning("server.localOnly: %s is not used, the vectors are kept in files", qdrant.url)
-        return None
-    return Qdrant(qdrant.url, qdrant.api_key, qdrant.collection)
 
 
 def _own_patterns(settings: Settings) -> tuple[str, ...]:

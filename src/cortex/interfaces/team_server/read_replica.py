@@ -63,7 +63,7 @@ class ReplicaIndexer(Library):
     """Library that copies and indexes the whole ledger."""
 
     def _open_store(self, directory: Path | None, root: str) -> Store:
-        return Store(directory, root, qdrant=self._qdrant, shelved=True)
+        return Store(directory, root, vector_server=self._vector_server, shelved=True)
 
     def back_up(self, wait_seconds: float = 0.0) -> None:
         """Make no snapshot: operators back up a Core with `cortex core backup`."""
@@ -139,7 +139,9 @@ class ReadReplica(Library):
             raise
 
     def _open_store(self, directory: Path | None, root: str) -> Store:
-        store = Store(directory, root, read_only=True, qdrant=self._qdrant, confined=True)
+        store = Store(
+            directory, root, read_only=True, vector_server=self._vector_server, confined=True
+        )
         self._gateway.read_from(store)
         return store
 
