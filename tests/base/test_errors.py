@@ -1,5 +1,6 @@
-"""The error tree: every code has one class, also when another process told of it."""
+"""The error tree and its table of codes: one row is all that a code needs."""
 
+import json
 import re
 
 import pytest
@@ -8,23 +9,44 @@ from cortex.base import errors
 from cortex.base.errors import (
     CODES,
     CortexError,
+    ErrorCode,
     FileError,
+    InputError,
     LimitError,
     StoreError,
     error_of,
     explained,
 )
-from cortex.toolkit.tool import unforeseen
+from cortex.families.team.tools.render import error_text
+from cortex.interfaces.team_server.responses import failure
+from cortex.interfaces.transports.http.openapi import describe
+from cortex.toolkit.tool import envelope, unforeseen
 
 
-def test_every_code_belongs_to_the_class_that_the_tree_says():
-    drawn = dict.fromkeys(["INTERNAL_ERROR"], CortexError)
-    for name, codes in re.findall(r"── (\w+) +[a-z]+ +([A-Z_, ]+)\n", errors.__doc__ or ""):
-        drawn |= dict.fromkeys(codes.split(", "), getattr(errors, name))
-    assert drawn.keys() == CODES.keys()
-    for code, kind in drawn.items():
-        told = error_of(code, "what happened", {"path": "a"})
-        assert (type(told), told.code, told.message) == (kind, code, "what happened")
+def test_every_code_rebuilds_in_the_class_of_its_row():
+    for code, row in CODES.items():
+        rebuilt = error_of(code, "what happened", {"path": "a"})
+        assert (type(rebuilt), rebuilt.code, rebuilt.message) == (row.kind, code, "what happened")
+        assert rebuilt.suggestions == (row.suggestion,)
+
+
+def test_tree_in_the_header_names_every_class_of_a_code():
+    drawn = {getattr(errors, name) for name in re.findall(r"── (\w+) ", errors.__doc__ or "")}
+    assert drawn | {CortexError} == {row.kind for row in CODES.values()}
+
+
+def test_new_error_code_needs_only_its_row(monkeypatch):
+    row = ErrorCode("Feed it.", InputError, status=404, core="NOT_FOUND", tool="TOY_HUNGRY")
+    monkeypatch.setitem(CODES, "TOY_HUNGRY", row)
+    error = error_of("TOY_HUNGRY", "the toy is hungry")
+    assert isinstance(error, InputError)
+    assert json.loads(envelope(error))["error"]["suggestions"] == ["Feed it."]
+    assert json.loads(error_text(error))["error"]["code"] == "TOY_HUNGRY"
+    at_core = failure(error, "req_1")
+    assert at_core.status == 404
+    assert json.loads(at_core.body)["error"]["code"] == "NOT_FOUND"
+    document = describe((), "1", dotted=False, guarded=False, document="openapi.json")
+    assert "`TOY_HUNGRY`" in str(document["components"]["responses"]["Error404"])
 
 
 def test_a_code_of_a_newer_version_is_an_internal_error():

@@ -33,7 +33,6 @@ from cortex.families.memory import tools as memory
 from cortex.families.team import tools as team
 from cortex.families.team.field_rules import FIRST, LIMITS, STATES, TYPES
 from cortex.families.team.permissions import TIERS
-from cortex.families.team.tools.render import CODES as TEAM_CODES
 from cortex.interfaces.cli import app
 from cortex.toolkit.tool import Prompt, Resource, Tool, input_schema, spell
 
@@ -175,13 +174,12 @@ def right_rows(meanings: Mapping[str, str]) -> list[str]:
 
 
 def team_error_rows(meanings: Mapping[str, str]) -> list[str]:
-    """What the team's tools call an error, and which errors that are."""
+    """The codes of the team's tools, and the errors that each stands for."""
     rows = ["| code | meaning | causes |", "|---|---|---|"]
-    for code in [*dict.fromkeys(TEAM_CODES.values()), "SERVER_ERROR"]:
-        causes = [f"`{one}`" for one, told in TEAM_CODES.items() if told == code != one]
-        told = " ".join(causes) or ("all others" if code == "SERVER_ERROR" else "")
-        rows.append(f"| `{code}` | {meanings.get(code, '')} | {told} |")
-    return rows
+    for tool in dict.fromkeys(code.tool for code in CODES.values() if code.tool):
+        causes = [f"`{name}`" for name, code in CODES.items() if code.tool == tool != name]
+        rows.append(f"| `{tool}` | {meanings.get(tool, '')} | {' '.join(causes)} |")
+    return [*rows, f"| `SERVER_ERROR` | {meanings.get('SERVER_ERROR', '')} | all others |"]
 
 
 def error_rows(meanings: Mapping[str, str]) -> list[str]:

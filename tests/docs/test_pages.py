@@ -26,7 +26,6 @@ from cortex.base.settings import KEYS, Workspace, environment, known_key, load
 from cortex.engine.chunkers.grammars import RULES
 from cortex.engine.sources.secret_filenames import is_secret
 from cortex.families.code.tools import open_family
-from cortex.families.team.tools.render import CODES as TEAM_CODES
 from cortex.interfaces.assembly.pool import engine_pool
 from cortex.interfaces.cli import app
 from cortex.interfaces.cli import run as run_command
@@ -126,7 +125,7 @@ def test_every_error_code_and_variable_that_a_page_names_exists() -> None:
     }
     known = {
         *CODES,
-        *TEAM_CODES.values(),
+        *(code.tool for code in CODES.values()),
         "SERVER_ERROR",
         *variables,
         "HYBRID",

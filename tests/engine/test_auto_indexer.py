@@ -15,7 +15,7 @@ from cortex.base.settings import load
 from cortex.engine import auto_indexer as keeper_module
 from cortex.engine.auto_indexer import AutoIndexer
 from cortex.engine.embedders import Embedder
-from cortex.engine.embedders.hashing import HashingEmbedder
+from cortex.engine.embedders.hash_embedder import HashingEmbedder
 from cortex.engine.engine import Engine
 
 Keep = Callable[..., tuple[Engine, AutoIndexer]]

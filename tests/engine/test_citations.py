@@ -15,7 +15,7 @@ from cortex.base.errors import CortexError, InputError
 from cortex.base.settings import load
 from cortex.base.types import FileView
 from cortex.engine.citations import View, check, cite
-from cortex.engine.embedders.hashing import HashingEmbedder
+from cortex.engine.embedders.hash_embedder import HashingEmbedder
 from cortex.engine.engine import Engine
 
 CODE = '''"""Accounts."""

@@ -20,7 +20,7 @@ from cortex.base.types import Cancel, Mode, Note, Query, Stamp
 from cortex.engine.auto_indexer import AutoIndexer
 from cortex.engine.embedders import EmbedMode
 from cortex.engine.embedders.circuit_breaker import CircuitBreaker, Embedders
-from cortex.engine.embedders.hashing import HashingEmbedder
+from cortex.engine.embedders.hash_embedder import HashingEmbedder
 from cortex.engine.engine import Engine
 
 DEADLINE = 20.0

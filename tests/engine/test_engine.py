@@ -25,7 +25,7 @@ from cortex.base.types import Cancel, Mode, Note, Query
 from cortex.engine import auto_indexer as keeper_module
 from cortex.engine import engine as engine_module
 from cortex.engine import index_repair
-from cortex.engine.embedders.hashing import HashingEmbedder
+from cortex.engine.embedders.hash_embedder import HashingEmbedder
 from cortex.engine.engine import Engine
 from cortex.engine.store import report_damage
 

@@ -273,13 +273,13 @@ def test_vectors_that_need_too_much_memory_stop_the_embedding_and_nothing_else(w
     assert (caught.value.code, caught.value.report.added) == ("EMBEDDINGS_LIMIT", 600)
     assert caught.value.context["files_remaining"] == 0
     vectors = work.store.indexes.vectors(stamp)
-    assert 0 < len(vectors) < 600
-    assert (vectors.watermark, vectors.memory <= 600 * 24) == (-1, True)
+    assert 0 < len(vectors.ids()) < 600
+    assert (vectors.look().watermark, vectors.look().memory <= 600 * 24) == (-1, True)
     assert work.store.indexes.words().watermark() == work.store.content.seq()
     assert work.store.content.get(f"indexed:{work.source.id}")
-    kept = len(vectors)
+    kept = len(vectors.ids())
     assert (sum(asked), work.run(embed=embed).unchanged) == (kept, 600)
-    assert (sum(asked), len(work.store.indexes.vectors(stamp))) == (600, 600)
+    assert (sum(asked), work.store.indexes.sets.size(stamp)) == (600, 600)
 
 
 def test_vectors_that_were_made_before_a_limit_was_lowered_are_kept_but_not_loaded(
@@ -297,12 +297,12 @@ def test_vectors_that_were_made_before_a_limit_was_lowered_are_kept_but_not_load
         patch.setattr(vectors, "ids", lambda: pytest.fail("loaded"))
         work.run(embed=embed, limits__memory__embeddings=100)
     assert caught.value.code == "EMBEDDINGS_LIMIT"
-    assert len(vectors) == 40
+    assert len(vectors.ids()) == 40
     for number in range(39):
         (work.root / f"f{number:03}.py").unlink()
     # Room for what is left
-    work.run(embed=embed, limits__memory__embeddings=10 * vectors.memory_of(1))
-    assert len(vectors) == 2
+    work.run(embed=embed, limits__memory__embeddings=10 * vectors.look().row_bytes)
+    assert len(vectors.ids()) == 2
 
 
 def test_the_same_content_is_cut_once_however_often_it_is_there(work):

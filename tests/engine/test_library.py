@@ -252,7 +252,7 @@ def test_a_removed_folder_is_gone_from_every_place_at_once(open_library, notes, 
     assert library.store.check() == []
     stamp = library.embedding.answering().stamp
     assert stamp is not None
-    assert len(library.store.indexes.vectors(stamp)) == 0
+    assert library.store.indexes.sets.size(stamp) == 0
 
 
 def test_what_another_folder_says_too_stays(open_library, notes, tmp_path):

@@ -19,7 +19,7 @@ from cortex.base.errors import ConfigError, CortexError
 from cortex.base.settings import Settings, Workspace, load
 from cortex.base.types import Cancel, Mode, Query
 from cortex.engine.embedders.circuit_breaker import Embedders
-from cortex.engine.embedders.hashing import HashingEmbedder
+from cortex.engine.embedders.hash_embedder import HashingEmbedder
 from cortex.engine.engine import Engine
 from cortex.engine.library import Library
 from cortex.engine.pool import CLOSED, EnginePool

@@ -21,11 +21,11 @@ import pytest
 from cortex.base.settings import Settings, load
 from cortex.base.types import Cancel, Stamp
 from cortex.engine.auto_indexer import AutoIndexer
-from cortex.engine.embedders.hashing import HashingEmbedder
-from cortex.engine.home_store import open_qdrant
+from cortex.engine.embedders.hash_embedder import HashingEmbedder
 from cortex.engine.library import Library
-from cortex.engine.store import Qdrant
 from cortex.engine.store.index import qdrant
+from cortex.engine.store.index.qdrant import Qdrant
+from cortex.engine.store.index.vector_servers import open_qdrant
 from cortex.families.documents.search import DocumentResults, find, query_of
 
 URL = "http://127.0.0.1:6333"
@@ -108,8 +108,8 @@ def told(found: DocumentResults) -> list[tuple[str, int, float]]:
 
 def end_rest(library: Library) -> None:
     """As if the time that it is left alone were over."""
-    assert library._qdrant is not None
-    library._qdrant._rests_until = 0.0
+    assert library._vector_server is not None
+    library._vector_server._rests_until = 0.0
 
 
 def points(server) -> int:
@@ -125,10 +125,13 @@ def assert_follows(library: Library, server) -> None:
     """There is one collection, it has every chunk and nothing else, and says so."""
     (name,) = server.names()
     stamp = library.embedding.wanted.stamp
-    vectors = library.store.indexes.vectors(stamp)
-    assert (vectors.watermark, len(vectors)) == (library.store.content.seq(), chunks(library))
+    sets = library.store.indexes.sets
+    assert (sets.state(stamp).watermark, sets.size(stamp)) == (
+        library.store.content.seq(),
+        chunks(library),
+    )
     assert points(server) == chunks(library)
-    assert name == library._qdrant.name_of(library.store.content.get("identity"), stamp)
+    assert name == library._vector_server.name_of(library.store.content.get("identity"), stamp)
     assert library.store.check() == []
 
 
@@ -319,7 +322,7 @@ def test_a_state_from_before_catches_up_from_its_own_watermark(open_library, not
     (notes / "desk.txt").write_text("The desk is gone.\n", encoding="utf-8")
     library.index(source=library.folder("notes").source)
     server.client.delete_collection(name)  # and a snapshot is restored
-    library._qdrant.make(name, library.embedding.wanted.stamp.dimensions)
+    library._vector_server.make(name, library.embedding.wanted.stamp.dimensions)
     from qdrant_client import models
 
     server.client.upsert(

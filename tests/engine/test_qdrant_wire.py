@@ -137,7 +137,7 @@ def test_a_library_is_filled_searched_emptied_and_purged_over_http(tmp_path: Pat
             None,
         )
         assert (found.mode, found.degraded, found.results[0].path) == ("semantic", False, "desk.md")
-        server = library._qdrant
+        server = library._vector_server
         assert server is not None
         (one,) = server.collections()
         assert (one.points, one.mark is not None) == (31, True)

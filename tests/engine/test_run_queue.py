@@ -14,7 +14,7 @@ from cortex.base.errors import CortexError, FileError, LimitError, StoreError
 from cortex.base.settings import load
 from cortex.base.types import Cancel, Progress
 from cortex.engine import indexer, run_queue
-from cortex.engine.embedders.hashing import HashingEmbedder
+from cortex.engine.embedders.hash_embedder import HashingEmbedder
 from cortex.engine.engine import Engine
 
 DEADLINE = 20.0

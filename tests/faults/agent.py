@@ -16,7 +16,7 @@ from cortex.base.runtime.process_stats import memory_bytes
 from cortex.base.settings import load
 from cortex.base.types import Query
 from cortex.engine.auto_indexer import AutoIndexer
-from cortex.engine.embedders.hashing import HashingEmbedder
+from cortex.engine.embedders.hash_embedder import HashingEmbedder
 from cortex.engine.engine import Engine
 from cortex.families.team.search import RecordQuery, find
 from cortex.families.team.writes.create import create

@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 from cortex.base.settings import load
-from cortex.engine.embedders.hashing import HashingEmbedder
+from cortex.engine.embedders.hash_embedder import HashingEmbedder
 from cortex.engine.engine import Engine
 
 root, home = Path(sys.argv[1]), Path(sys.argv[2])

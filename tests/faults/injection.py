@@ -25,11 +25,18 @@ import numpy
 import pytest
 import tantivy
 
-from cortex.engine.store.index import lexical, vector_file, vector_indexes, vector_log, vector_scan
+from cortex.engine.store.index import (
+    lexical,
+    vector_file,
+    vector_index,
+    vector_indexes,
+    vector_log,
+    vector_scan,
+)
 
 OS_CALLS = ("open", "write", "fsync", "mkdir", "replace", "rename", "link")
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
-ARRAY_MODULES = (vector_log, vector_file, vector_scan, vector_indexes)
+ARRAY_MODULES = (vector_log, vector_file, vector_index, vector_scan, vector_indexes)
 MOST_PAGES = 1 << 30
 HEAP_BYTES = 40_000  # that SQLite still gets, at most
 

@@ -13,7 +13,7 @@ from cortex.base.settings import load
 from cortex.base.types import Stamp
 from cortex.engine.auto_indexer import AutoIndexer
 from cortex.engine.embedders.circuit_breaker import Embedders
-from cortex.engine.embedders.hashing import HashingEmbedder
+from cortex.engine.embedders.hash_embedder import HashingEmbedder
 from cortex.engine.engine import Engine
 
 

@@ -20,7 +20,7 @@ from cortex.base.errors import CortexError
 from cortex.base.record_model import Observation, RecordFilter
 from cortex.base.settings import Settings
 from cortex.base.types import Query
-from cortex.engine.embedders.hashing import HashingEmbedder
+from cortex.engine.embedders.hash_embedder import HashingEmbedder
 from cortex.engine.engine import Engine
 from cortex.engine.library import Library
 from cortex.families.team.search import RecordQuery, find

@@ -19,7 +19,7 @@ from cortex.base.errors import explained
 from cortex.base.record_model import Observation, RecordFilter
 from cortex.base.settings import Settings, load
 from cortex.base.types import Memory, Query
-from cortex.engine.embedders.hashing import HashingEmbedder
+from cortex.engine.embedders.hash_embedder import HashingEmbedder
 from cortex.engine.engine import Engine
 from cortex.engine.library import Library
 from cortex.engine.store import OWN, STORE_NAME, Store

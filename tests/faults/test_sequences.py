@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from cortex.base.types import Cancel, Mode, Query, Stamp
-from cortex.engine.embedders.hashing import HashingEmbedder
+from cortex.engine.embedders.hash_embedder import HashingEmbedder
 from cortex.engine.engine import Engine
 
 STEPS = 14

@@ -1,31 +1,20 @@
-"""The error tree: classes, codes, suggestions.
+"""The error tree: one table of codes, with the class and the fixed facts of each.
 
 A caller catches by class; a person or an agent reads code, message and suggestions.
 
     CortexError
-    ├── ConfigError        configuration   CONFIG_INVALID, WORKSPACE_UNKNOWN, WORKSPACE_MISSING, \
-CLIENT_FILE_INVALID, ENTRY_FOREIGN, CHUNKS_FOREIGN, SOURCE_UNKNOWN, SOURCE_REFUSED, \
-PLUGIN_UNUSABLE, PLUGIN_UNKNOWN, CORE_CONNECTED, CORE_MISSING
-    ├── InputError         processing      QUERY_EMPTY, QUERY_INVALID, REGEX_INVALID, \
-ARGUMENT_INVALID, CURSOR_INVALID, BUDGET_TOO_SMALL, DOCUMENT_UNKNOWN, MEMORY_UNKNOWN, \
-MEMORY_AMBIGUOUS, MEMORY_REFUSED, RECORD_UNKNOWN, RECORD_INVALID, RECORD_CHANGED, \
-TARGET_NOT_FOUND, SCOPE_NOT_FOUND, IDEMPOTENCY_REPLAY, SENSITIVE_BLOCKED, RIGHTS_MISSING, \
-APPROVAL_NEEDED, RESYNC_NEEDED, WORKSPACE_AMBIGUOUS
-    ├── FileError          filesystem      PATH_OUTSIDE, FILE_NOT_FOUND, FILE_UNREADABLE, \
-IMPORT_UNREADABLE, PERMISSION_DENIED, DISK_FULL
-    ├── StoreError         filesystem      STORE_LOCKED, STORE_CORRUPT, STORE_LOST, INDEX_DAMAGED, \
-STORE_NEWER, STORE_UNWRITABLE, STORE_READ_ONLY, STORE_IO
-    ├── LimitError         resource        INDEX_TIMEOUT, SEARCH_TIMEOUT, REGEX_TIMEOUT, \
-MEMORY_LIMIT, MEMORY_SHORT, DISK_LIMIT, EMBEDDINGS_LIMIT, INDEX_BUSY, RATE_LIMITED, WORKER_FAILED
-    ├── NetworkError       network         SERVER_LOST, CORTEXD_UNAVAILABLE, EMBEDDER_UNAVAILABLE, \
-EMBEDDER_REFUSED, EMBEDDER_ANSWER, EMBEDDER_CHANGED, EMBEDDER_MISSING, QDRANT_UNAVAILABLE, \
-CORE_UNAVAILABLE, CORE_DENIED, CORE_REFUSED, CORE_ANSWER, ADDRESS_REFUSED, REQUEST_REFUSED, \
-AUTH_REQUIRED, AUTH_EXPIRED
-    └── Cancelled          processing      CANCELLED
+    ├── ConfigError    a setting, file or flag
+    ├── InputError     a query or an argument
+    ├── FileError      a file or a folder
+    ├── StoreError     the store
+    ├── LimitError     time, memory, disk or rate
+    ├── NetworkError   another process or a server
+    └── Cancelled      the caller no longer wants the answer
 
-`CODES` holds the fixed facts of each code; message, context and extra suggestions come from the
-place that raises it. Rendering is not known here: each family renders the error form of its own
-specification.
+A row of `CODES` is all that a new code needs: classes, HTTP statuses, the codes of the team's tools
+and of a Core, and the tables of the handbook follow from it. Message, context and extra suggestions
+come from the place that raises it. Rendering is not known here: each family renders the error form
+of its own specification.
 """
 
 from __future__ import annotations
@@ -35,315 +24,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class Code:
-    """Fixed facts of an error code, shared by every error that has it."""
-
-    category: str  # configuration, filesystem, network, processing, resource
-    retryable: bool
-    suggestion: str
-    severity: str = "error"
-
-
-CODES: Mapping[str, Code] = {
-    "CONFIG_INVALID": Code(
-        "configuration",
-        False,
-        "Correct the value that the message names; `cortex config show` lists every setting "
-        "with its value and origin.",
-    ),
-    "WORKSPACE_UNKNOWN": Code(
-        "configuration",
-        False,
-        "Name a folder that is there or a workspace that is known, or leave it out.",
-    ),
-    "WORKSPACE_AMBIGUOUS": Code(
-        "processing", False, "Say which one is meant: give one of the candidates as `workspace`."
-    ),
-    "WORKSPACE_MISSING": Code(
-        "configuration", False, "Start the server with --workspace PATH, or in a project folder."
-    ),
-    "CLIENT_FILE_INVALID": Code(
-        "configuration",
-        False,
-        "Repair the file in an editor and run the command again; nothing was changed.",
-    ),
-    "ENTRY_FOREIGN": Code(
-        "configuration",
-        False,
-        "Rename that server in the client, or run the command with --replace to overwrite it.",
-    ),
-    "CHUNKS_FOREIGN": Code(
-        "configuration",
-        False,
-        "Write them elsewhere with --out DIR, or replace them with `cortex chunks export --force`.",
-    ),
-    "SOURCE_UNKNOWN": Code(
-        "configuration", False, "See the sources with `cortex kb list` or kb_list_sources."
-    ),
-    "SOURCE_REFUSED": Code(
-        "configuration",
-        False,
-        "Choose another folder; `cortex kb list` shows those that there are.",
-    ),
-    "PLUGIN_UNUSABLE": Code(
-        "configuration",
-        False,
-        "Mend the plugin, or have a person take it out of team.plugins in $CORTEX_HOME/config.yml.",
-    ),
-    "PLUGIN_UNKNOWN": Code(
-        "configuration", False, "Install the plugin beside Cortex, or name one that is known."
-    ),
-    "CORE_CONNECTED": Code(
-        "configuration",
-        False,
-        "Leave it first with `cortex disconnect`, your records stay here; or join in a home of "
-        "its own: `cortex --profile NAME connect URL`.",
-    ),
-    "CORE_MISSING": Code("configuration", False, "Join a Core with `cortex connect URL`."),
-    "QUERY_EMPTY": Code(
-        "processing", False, "Say what to look for: a question, a name or a piece of code."
-    ),
-    "QUERY_INVALID": Code("processing", False, "Shorten the query or use plain words."),
-    "REGEX_INVALID": Code(
-        "processing", False, "Fix the expression, or search for the literal text."
-    ),
-    "REGEX_TIMEOUT": Code(
-        "resource",
-        False,
-        "Simplify the expression: nested repetitions such as (a+)+ take exponential time.",
-    ),
-    "ARGUMENT_INVALID": Code(
-        "processing", False, "Compare the arguments with what the tool or command says it takes."
-    ),
-    "CURSOR_INVALID": Code("processing", False, "Repeat the search without `cursor`."),
-    "BUDGET_TOO_SMALL": Code("processing", False, "Ask for a budget of at least 200 tokens."),
-    "DOCUMENT_UNKNOWN": Code(
-        "processing", False, "Take the document_id from a search: the document may be gone."
-    ),
-    "MEMORY_UNKNOWN": Code(
-        "processing",
-        False,
-        "Take the id from query_memories or `cortex memory list`: it may have been deleted.",
-    ),
-    "MEMORY_AMBIGUOUS": Code(
-        "processing", False, "Say which one is meant: SCOPE:ID, or the argument `scope`."
-    ),
-    "MEMORY_REFUSED": Code(
-        "processing", False, "Change what it says, and add it again; nothing was written."
-    ),
-    "RECORD_UNKNOWN": Code(
-        "processing",
-        False,
-        "Take the id from cortex_search, or from `cortex thread list` and its like.",
-    ),
-    "RECORD_INVALID": Code(
-        "processing", False, "Change what it says, and send it again; nothing was written."
-    ),
-    "RECORD_CHANGED": Code(
-        "processing",
-        True,
-        "Read it again, and make the change to what it says now; nothing was written.",
-    ),
-    "TARGET_NOT_FOUND": Code(
-        "processing",
-        False,
-        "Take the id from cortex_search, or keep it as a draft with cortex_create_draft.",
-    ),
-    "SCOPE_NOT_FOUND": Code(
-        "processing",
-        False,
-        "See the subcortexes with cortex_get_bootstrap_pack or `cortex subcortex list`.",
-    ),
-    "IDEMPOTENCY_REPLAY": Code(
-        "processing",
-        False,
-        "Use a key of its own for each write, and the same one only to try the same write again.",
-    ),
-    "SENSITIVE_BLOCKED": Code(
-        "processing",
-        False,
-        "Take the secret out and say where it is kept instead; nothing was written.",
-    ),
-    "RIGHTS_MISSING": Code(
-        "processing", False, "Make a draft with cortex_create_draft: a person decides about it."
-    ),
-    "APPROVAL_NEEDED": Code(
-        "processing", False, "Leave it to a person, who decides in a terminal window of their own."
-    ),
-    "RESYNC_NEEDED": Code(
-        "processing", False, "Pull from the start, then compare what is there with what is visible."
-    ),
-    "PATH_OUTSIDE": Code(
-        "filesystem", False, "Give a path relative to the workspace root, without `..`."
-    ),
-    "FILE_NOT_FOUND": Code(
-        "filesystem",
-        False,
-        "Check the spelling: it may have been moved or deleted; search_code finds the files of "
-        "a project.",
-    ),
-    "FILE_UNREADABLE": Code(
-        "filesystem", False, "Run `cortex doctor PATH` to see why the file is left out."
-    ),
-    "IMPORT_UNREADABLE": Code(
-        "filesystem",
-        False,
-        "Close the program that the file belongs to, check the file with it, then try again.",
-    ),
-    "PERMISSION_DENIED": Code(
-        "filesystem",
-        False,
-        "Check who may read and write there, or choose another place with CORTEX_HOME.",
-    ),
-    "DISK_FULL": Code(
-        "filesystem", True, "Free some disk space, then try again; nothing that was stored is lost."
-    ),
-    "STORE_LOCKED": Code("filesystem", True, "Another process is writing; try again in a moment."),
-    "STORE_CORRUPT": Code(
-        "filesystem",
-        False,
-        "A project's index is built anew by itself, or by `cortex index --force`; "
-        "for your home `cortex doctor` says what is damaged and what saves it.",
-    ),
-    "STORE_LOST": Code(
-        "filesystem",
-        False,
-        "Run `cortex backup restore` to bring back the last snapshot, or `cortex doctor` to see "
-        "what there is.",
-    ),
-    "INDEX_DAMAGED": Code(
-        "filesystem",
-        True,
-        "Try again in a moment: the index is built anew from what is stored, and nothing is lost.",
-    ),
-    "STORE_NEWER": Code(
-        "filesystem", False, "Upgrade Cortex: this store was written by a newer version."
-    ),
-    "STORE_UNWRITABLE": Code(
-        "filesystem",
-        False,
-        "Make the store's folder writable, or set CORTEX_HOME to a place that is.",
-    ),
-    "STORE_READ_ONLY": Code(
-        "filesystem", False, "Use a command that writes: `cortex kb` brings the store up to date."
-    ),
-    "STORE_IO": Code(
-        "filesystem",
-        True,
-        "Check the disk or network drive, its quota too, then try again; nothing that was "
-        "stored is lost.",
-    ),
-    "INDEX_TIMEOUT": Code(
-        "processing",
-        True,
-        "Run it again: indexing goes on where it stopped. Reduce maxFiles or exclude large "
-        "folders.",
-    ),
-    "SEARCH_TIMEOUT": Code(
-        "processing", True, "Ask for fewer results or a narrower path, or raise search.timeout."
-    ),
-    "MEMORY_LIMIT": Code(
-        "resource", True, "Raise limits.memory.heap, reduce maxFiles or exclude large folders."
-    ),
-    "MEMORY_SHORT": Code(
-        "resource",
-        True,
-        "End other programs or raise the limit on memory (`ulimit -v`), then try again; "
-        "nothing that was stored is lost.",
-    ),
-    "DISK_LIMIT": Code("resource", False, "Raise limits.disk.database or exclude large folders."),
-    "EMBEDDINGS_LIMIT": Code(
-        "resource",
-        False,
-        "Raise limits.memory.embeddings or exclude large folders; until then search goes by words.",
-    ),
-    "INDEX_BUSY": Code(
-        "resource",
-        True,
-        "Indexing is under way; search works meanwhile. Try again when it is done.",
-    ),
-    "WORKER_FAILED": Code(
-        "resource",
-        True,
-        "Check that this user may run the Python that Cortex is installed with, and that memory "
-        "is left; then index again.",
-    ),
-    "RATE_LIMITED": Code(
-        "resource", True, "Wait as long as `retry_after_seconds` says, then try again."
-    ),
-    "EMBEDDER_UNAVAILABLE": Code("network", True, "Check that the embedder runs, then try again."),
-    "EMBEDDER_REFUSED": Code(
-        "network",
-        False,
-        "Check the provider's key, model and baseUrl with `cortex config show`; until then "
-        "search goes by words.",
-    ),
-    "EMBEDDER_ANSWER": Code(
-        "network",
-        False,
-        "Check that providers.*.baseUrl leads to an embedding server of the chosen kind.",
-    ),
-    "EMBEDDER_CHANGED": Code(
-        "network",
-        False,
-        "Serve the earlier model again, or restart Cortex so that everything is embedded by the "
-        "new one.",
-    ),
-    "EMBEDDER_MISSING": Code(
-        "network", False, "Install what is missing, or choose another indexing.embeddingProvider."
-    ),
-    "QDRANT_UNAVAILABLE": Code(
-        "network",
-        True,
-        "See `cortex qdrant status`; until it is back, search goes by words, and nothing is lost.",
-    ),
-    "CORE_UNAVAILABLE": Code(
-        "network",
-        True,
-        "Check the Core's address and that it runs; where this home is connected, go on "
-        "working: what is written waits here.",
-    ),
-    "CORE_DENIED": Code(
-        "network",
-        False,
-        "Ask who runs the Core for a token, and run `cortex connect URL` again; nothing is lost.",
-    ),
-    "CORE_REFUSED": Code(
-        "network", False, "Check the Core's version and log; what is written waits here."
-    ),
-    "CORE_ANSWER": Code(
-        "network", False, "Check the address with `cortex status`: it should lead to a Cortex Core."
-    ),
-    "ADDRESS_REFUSED": Code("network", False, "Choose another address or port."),
-    "REQUEST_REFUSED": Code(
-        "network",
-        False,
-        "Send it to the server's own address and path, as JSON, with the token where there is one.",
-    ),
-    "AUTH_REQUIRED": Code(
-        "network",
-        False,
-        "Send `Authorization: Bearer TOKEN` with a token that `cortex core token create` made.",
-    ),
-    "AUTH_EXPIRED": Code(
-        "network", False, "Ask who runs the Core for a new token: this one is over."
-    ),
-    "CORTEXD_UNAVAILABLE": Code(
-        "network",
-        True,
-        "Look at its log with `cortex mcp logs`, or do without it: CORTEX_NO_SIDECAR=1.",
-    ),
-    "SERVER_LOST": Code("network", True, "Look whether it was done, then call it again."),
-    "CANCELLED": Code(
-        "processing", True, "Nothing to do: the request was cancelled.", severity="info"
-    ),
-    "INTERNAL_ERROR": Code(
-        "processing", False, "This is a defect in Cortex: the log holds the details."
-    ),
-}
-
-
 class CortexError(Exception):
     """Base class of every error that is reported to a caller.
 
@@ -351,6 +31,8 @@ class CortexError(Exception):
     `suggestions` come before the suggestion of the code; `instead` replaces the code's suggestion
     where it doesn't fit.
     """
+
+    category = "processing"
 
     def __init__(
         self,
@@ -380,6 +62,8 @@ class CortexError(Exception):
 class ConfigError(CortexError):
     """A setting, file or flag that can't be used."""
 
+    category = "configuration"
+
 
 class InputError(CortexError):
     """A query or argument that can't be answered as it is."""
@@ -388,17 +72,25 @@ class InputError(CortexError):
 class FileError(CortexError):
     """A file or folder that can't be read, or may not be."""
 
+    category = "filesystem"
+
 
 class StoreError(CortexError):
     """The store can't be opened, read or written."""
+
+    category = "filesystem"
 
 
 class LimitError(CortexError):
     """A limit on time, memory, disk or rate was reached; what was done until then is kept."""
 
+    category = "resource"
+
 
 class NetworkError(CortexError):
     """Another process or server did not answer, or must not be reached."""
+
+    category = "network"
 
 
 class Cancelled(CortexError):
@@ -408,26 +100,357 @@ class Cancelled(CortexError):
         super().__init__("CANCELLED", message)
 
 
-_CLASSES: Mapping[type[CortexError], str] = {
-    ConfigError: "CONFIG_INVALID WORKSPACE_UNKNOWN WORKSPACE_MISSING CLIENT_FILE_INVALID "
-    "ENTRY_FOREIGN CHUNKS_FOREIGN SOURCE_UNKNOWN SOURCE_REFUSED PLUGIN_UNUSABLE "
-    "PLUGIN_UNKNOWN CORE_CONNECTED CORE_MISSING",
-    InputError: "QUERY_EMPTY QUERY_INVALID REGEX_INVALID ARGUMENT_INVALID CURSOR_INVALID "
-    "BUDGET_TOO_SMALL DOCUMENT_UNKNOWN MEMORY_UNKNOWN MEMORY_AMBIGUOUS "
-    "MEMORY_REFUSED RECORD_UNKNOWN RECORD_INVALID RECORD_CHANGED TARGET_NOT_FOUND "
-    "SCOPE_NOT_FOUND IDEMPOTENCY_REPLAY SENSITIVE_BLOCKED RIGHTS_MISSING "
-    "APPROVAL_NEEDED RESYNC_NEEDED WORKSPACE_AMBIGUOUS",
-    FileError: "PATH_OUTSIDE FILE_NOT_FOUND FILE_UNREADABLE IMPORT_UNREADABLE PERMISSION_DENIED "
-    "DISK_FULL",
-    StoreError: "STORE_LOCKED STORE_CORRUPT STORE_LOST INDEX_DAMAGED STORE_NEWER "
-    "STORE_UNWRITABLE STORE_READ_ONLY STORE_IO",
-    LimitError: "INDEX_TIMEOUT SEARCH_TIMEOUT REGEX_TIMEOUT MEMORY_LIMIT MEMORY_SHORT "
-    "DISK_LIMIT EMBEDDINGS_LIMIT INDEX_BUSY RATE_LIMITED WORKER_FAILED",
-    NetworkError: "SERVER_LOST CORTEXD_UNAVAILABLE EMBEDDER_UNAVAILABLE EMBEDDER_REFUSED "
-    "EMBEDDER_ANSWER EMBEDDER_CHANGED EMBEDDER_MISSING QDRANT_UNAVAILABLE "
-    "CORE_UNAVAILABLE CORE_DENIED CORE_REFUSED CORE_ANSWER ADDRESS_REFUSED "
-    "REQUEST_REFUSED AUTH_REQUIRED AUTH_EXPIRED",
-}
+@dataclass(frozen=True, slots=True)
+class ErrorCode:
+    """Fixed facts of an error code, shared by every error that has it."""
+
+    suggestion: str
+    kind: type[CortexError]
+    retryable: bool = False
+    severity: str = "error"
+    # Where it isn't the category of the class.
+    own_category: str = ""
+    # HTTP status of the JSON API; without one, 503 if retryable, else 500.
+    status: int = 0
+    # Code in the answers of a Core, and its status there if it isn't `status`.
+    core: str = ""
+    core_status: int = 0
+    # Code in the answers of the team's tools.
+    tool: str = ""
+
+    @property
+    def category(self) -> str:
+        """Category: configuration, filesystem, network, processing or resource."""
+        return self.own_category or self.kind.category
+
+    @property
+    def api_status(self) -> int:
+        """HTTP status of the JSON API."""
+        return self.status or self._server_status
+
+    @property
+    def core_answer(self) -> tuple[str, int]:
+        """Code and HTTP status at a Core."""
+        if not self.core:
+            return "SERVER_ERROR", self._server_status
+        return self.core, self.core_status or self.status
+
+    @property
+    def _server_status(self) -> int:
+        return 503 if self.retryable else 500
+
+
+# The table of a new error code. In its order, the handbook and the OpenAPI documents list them.
+CODES: Mapping[str, ErrorCode] = {
+    "CONFIG_INVALID": ErrorCode(
+        "Correct the value that the message names; `cortex config show` lists every setting with "
+        "its value and origin.",
+        ConfigError, status=400, core="VALIDATION_ERROR",
+    ),
+    "WORKSPACE_UNKNOWN": ErrorCode(
+        "Name a folder that is there or a workspace that is known, or leave it out.",
+        ConfigError, status=404,
+    ),
+    "WORKSPACE_MISSING": ErrorCode(
+        "Start the server with --workspace PATH, or in a project folder.",
+        ConfigError,
+    ),
+    "CLIENT_FILE_INVALID": ErrorCode(
+        "Repair the file in an editor and run the command again; nothing was changed.",
+        ConfigError,
+    ),
+    "ENTRY_FOREIGN": ErrorCode(
+        "Rename that server in the client, or run the command with --replace to overwrite it.",
+        ConfigError,
+    ),
+    "CHUNKS_FOREIGN": ErrorCode(
+        "Write them elsewhere with --out DIR, or replace them with `cortex chunks export "
+        "--force`.",
+        ConfigError,
+    ),
+    "SOURCE_UNKNOWN": ErrorCode(
+        "See the sources with `cortex kb list` or kb_list_sources.",
+        ConfigError, status=404,
+    ),
+    "SOURCE_REFUSED": ErrorCode(
+        "Choose another folder; `cortex kb list` shows those that there are.",
+        ConfigError,
+    ),
+    "PLUGIN_UNUSABLE": ErrorCode(
+        "Mend the plugin, or have a person take it out of team.plugins in "
+        "$CORTEX_HOME/config.yml.",
+        ConfigError, core="SERVER_ERROR", core_status=503,
+    ),
+    "PLUGIN_UNKNOWN": ErrorCode(
+        "Install the plugin beside Cortex, or name one that is known.",
+        ConfigError,
+    ),
+    "CORE_CONNECTED": ErrorCode(
+        "Leave it first with `cortex disconnect`, your records stay here; or join in a home of "
+        "its own: `cortex --profile NAME connect URL`.",
+        ConfigError,
+    ),
+    "CORE_MISSING": ErrorCode("Join a Core with `cortex connect URL`.", ConfigError),
+    "QUERY_EMPTY": ErrorCode(
+        "Say what to look for: a question, a name or a piece of code.",
+        InputError, status=400, core="QUERY_TOO_SHORT", tool="QUERY_TOO_SHORT",
+    ),
+    "QUERY_INVALID": ErrorCode(
+        "Shorten the query or use plain words.",
+        InputError, status=400, core="VALIDATION_ERROR", tool="VALIDATION_ERROR",
+    ),
+    "REGEX_INVALID": ErrorCode(
+        "Fix the expression, or search for the literal text.",
+        InputError, status=400,
+    ),
+    "ARGUMENT_INVALID": ErrorCode(
+        "Compare the arguments with what the tool or command says it takes.",
+        InputError, status=400, core="VALIDATION_ERROR", tool="VALIDATION_ERROR",
+    ),
+    "CURSOR_INVALID": ErrorCode(
+        "Repeat the search without `cursor`.",
+        InputError, status=400, core="VALIDATION_ERROR", tool="VALIDATION_ERROR",
+    ),
+    "BUDGET_TOO_SMALL": ErrorCode(
+        "Ask for a budget of at least 200 tokens.",
+        InputError, status=400, core="BUDGET_TOO_SMALL", tool="BUDGET_TOO_SMALL",
+    ),
+    "DOCUMENT_UNKNOWN": ErrorCode(
+        "Take the document_id from a search: the document may be gone.",
+        InputError, status=404, core="NOT_FOUND", tool="NOT_FOUND",
+    ),
+    "MEMORY_UNKNOWN": ErrorCode(
+        "Take the id from query_memories or `cortex memory list`: it may have been deleted.",
+        InputError, status=404, tool="NOT_FOUND",
+    ),
+    "MEMORY_AMBIGUOUS": ErrorCode(
+        "Say which one is meant: SCOPE:ID, or the argument `scope`.",
+        InputError, status=400, tool="VALIDATION_ERROR",
+    ),
+    "MEMORY_REFUSED": ErrorCode(
+        "Change what it says, and add it again; nothing was written.",
+        InputError,
+    ),
+    "RECORD_UNKNOWN": ErrorCode(
+        "Take the id from cortex_search, or from `cortex thread list` and its like.",
+        InputError, status=404, core="NOT_FOUND", tool="NOT_FOUND",
+    ),
+    "RECORD_INVALID": ErrorCode(
+        "Change what it says, and send it again; nothing was written.",
+        InputError, status=400, core="VALIDATION_ERROR", tool="VALIDATION_ERROR",
+    ),
+    "RECORD_CHANGED": ErrorCode(
+        "Read it again, and make the change to what it says now; nothing was written.",
+        InputError, retryable=True, status=409, core="CONFLICT", tool="VALIDATION_ERROR",
+    ),
+    "TARGET_NOT_FOUND": ErrorCode(
+        "Take the id from cortex_search, or keep it as a draft with cortex_create_draft.",
+        InputError, status=404, core="TARGET_NOT_FOUND", tool="TARGET_NOT_FOUND",
+    ),
+    "SCOPE_NOT_FOUND": ErrorCode(
+        "See the subcortexes with cortex_get_bootstrap_pack or `cortex subcortex list`.",
+        InputError, status=404, core="SCOPE_NOT_FOUND", tool="SCOPE_NOT_FOUND",
+    ),
+    "IDEMPOTENCY_REPLAY": ErrorCode(
+        "Use a key of its own for each write, and the same one only to try the same write again.",
+        InputError, status=409, core="IDEMPOTENCY_CONFLICT", tool="IDEMPOTENCY_REPLAY",
+    ),
+    "SENSITIVE_BLOCKED": ErrorCode(
+        "Take the secret out and say where it is kept instead; nothing was written.",
+        InputError, status=403, core="SENSITIVE_BLOCKED", tool="SENSITIVE_BLOCKED",
+    ),
+    "RIGHTS_MISSING": ErrorCode(
+        "Make a draft with cortex_create_draft: a person decides about it.",
+        InputError, status=403, core="PERMISSION_DENIED", tool="PERMISSION_DENIED",
+    ),
+    "APPROVAL_NEEDED": ErrorCode(
+        "Leave it to a person, who decides in a terminal window of their own.",
+        InputError, status=403, core="PERMISSION_DENIED", tool="PERMISSION_DENIED",
+    ),
+    "RESYNC_NEEDED": ErrorCode(
+        "Pull from the start, then compare what is there with what is visible.",
+        InputError, core="RESYNC_NEEDED", core_status=410,
+    ),
+    "WORKSPACE_AMBIGUOUS": ErrorCode(
+        "Say which one is meant: give one of the candidates as `workspace`.",
+        InputError, status=400,
+    ),
+    "PATH_OUTSIDE": ErrorCode(
+        "Give a path relative to the workspace root, without `..`.",
+        FileError, status=403, core="VALIDATION_ERROR", core_status=400, tool="PERMISSION_DENIED",
+    ),
+    "FILE_NOT_FOUND": ErrorCode(
+        "Check the spelling: it may have been moved or deleted; search_code finds the files of a "
+        "project.",
+        FileError, status=404, tool="NOT_FOUND",
+    ),
+    "FILE_UNREADABLE": ErrorCode(
+        "Run `cortex doctor PATH` to see why the file is left out.",
+        FileError, status=403, tool="PERMISSION_DENIED",
+    ),
+    "IMPORT_UNREADABLE": ErrorCode(
+        "Close the program that the file belongs to, check the file with it, then try again.",
+        FileError,
+    ),
+    "PERMISSION_DENIED": ErrorCode(
+        "Check who may read and write there, or choose another place with CORTEX_HOME.",
+        FileError, tool="PERMISSION_DENIED",
+    ),
+    "DISK_FULL": ErrorCode(
+        "Free some disk space, then try again; nothing that was stored is lost.",
+        FileError, retryable=True,
+    ),
+    "STORE_LOCKED": ErrorCode(
+        "Another process is writing; try again in a moment.",
+        StoreError, retryable=True,
+    ),
+    "STORE_CORRUPT": ErrorCode(
+        "A project's index is built anew by itself, or by `cortex index --force`; for your home "
+        "`cortex doctor` says what is damaged and what saves it.",
+        StoreError,
+    ),
+    "STORE_LOST": ErrorCode(
+        "Run `cortex backup restore` to bring back the last snapshot, or `cortex doctor` to see "
+        "what there is.",
+        StoreError,
+    ),
+    "INDEX_DAMAGED": ErrorCode(
+        "Try again in a moment: the index is built anew from what is stored, and nothing is lost.",
+        StoreError, retryable=True,
+    ),
+    "STORE_NEWER": ErrorCode(
+        "Upgrade Cortex: this store was written by a newer version.",
+        StoreError,
+    ),
+    "STORE_UNWRITABLE": ErrorCode(
+        "Make the store's folder writable, or set CORTEX_HOME to a place that is.",
+        StoreError,
+    ),
+    "STORE_READ_ONLY": ErrorCode(
+        "Use a command that writes: `cortex kb` brings the store up to date.",
+        StoreError,
+    ),
+    "STORE_IO": ErrorCode(
+        "Check the disk or network drive, its quota too, then try again; nothing that was stored "
+        "is lost.",
+        StoreError, retryable=True,
+    ),
+    "INDEX_TIMEOUT": ErrorCode(
+        "Run it again: indexing goes on where it stopped. Reduce maxFiles or exclude large "
+        "folders.",
+        LimitError, retryable=True, own_category="processing", status=504,
+    ),
+    "SEARCH_TIMEOUT": ErrorCode(
+        "Ask for fewer results or a narrower path, or raise search.timeout.",
+        LimitError, retryable=True, own_category="processing", status=504,
+    ),
+    "REGEX_TIMEOUT": ErrorCode(
+        "Simplify the expression: nested repetitions such as (a+)+ take exponential time.",
+        LimitError, status=504,
+    ),
+    "MEMORY_LIMIT": ErrorCode(
+        "Raise limits.memory.heap, reduce maxFiles or exclude large folders.",
+        LimitError, retryable=True,
+    ),
+    "MEMORY_SHORT": ErrorCode(
+        "End other programs or raise the limit on memory (`ulimit -v`), then try again; nothing "
+        "that was stored is lost.",
+        LimitError, retryable=True,
+    ),
+    "DISK_LIMIT": ErrorCode("Raise limits.disk.database or exclude large folders.", LimitError),
+    "EMBEDDINGS_LIMIT": ErrorCode(
+        "Raise limits.memory.embeddings or exclude large folders; until then search goes by "
+        "words.",
+        LimitError,
+    ),
+    "INDEX_BUSY": ErrorCode(
+        "Indexing is under way; search works meanwhile. Try again when it is done.",
+        LimitError, retryable=True, status=409,
+    ),
+    "RATE_LIMITED": ErrorCode(
+        "Wait as long as `retry_after_seconds` says, then try again.",
+        LimitError, retryable=True, status=429, core="RATE_LIMITED", tool="RATE_LIMITED",
+    ),
+    "WORKER_FAILED": ErrorCode(
+        "Check that this user may run the Python that Cortex is installed with, and that memory "
+        "is left; then index again.",
+        LimitError, retryable=True,
+    ),
+    "SERVER_LOST": ErrorCode(
+        "Look whether it was done, then call it again.",
+        NetworkError, retryable=True,
+    ),
+    "CORTEXD_UNAVAILABLE": ErrorCode(
+        "Look at its log with `cortex mcp logs`, or do without it: CORTEX_NO_SIDECAR=1.",
+        NetworkError, retryable=True,
+    ),
+    "EMBEDDER_UNAVAILABLE": ErrorCode(
+        "Check that the embedder runs, then try again.",
+        NetworkError, retryable=True,
+    ),
+    "EMBEDDER_REFUSED": ErrorCode(
+        "Check the provider's key, model and baseUrl with `cortex config show`; until then search "
+        "goes by words.",
+        NetworkError,
+    ),
+    "EMBEDDER_ANSWER": ErrorCode(
+        "Check that providers.*.baseUrl leads to an embedding server of the chosen kind.",
+        NetworkError,
+    ),
+    "EMBEDDER_CHANGED": ErrorCode(
+        "Serve the earlier model again, or restart Cortex so that everything is embedded by the "
+        "new one.",
+        NetworkError,
+    ),
+    "EMBEDDER_MISSING": ErrorCode(
+        "Install what is missing, or choose another indexing.embeddingProvider.",
+        NetworkError,
+    ),
+    "QDRANT_UNAVAILABLE": ErrorCode(
+        "See `cortex qdrant status`; until it is back, search goes by words, and nothing is lost.",
+        NetworkError, retryable=True,
+    ),
+    "CORE_UNAVAILABLE": ErrorCode(
+        "Check the Core's address and that it runs; where this home is connected, go on working: "
+        "what is written waits here.",
+        NetworkError, retryable=True,
+    ),
+    "CORE_DENIED": ErrorCode(
+        "Ask who runs the Core for a token, and run `cortex connect URL` again; nothing is lost.",
+        NetworkError,
+    ),
+    "CORE_REFUSED": ErrorCode(
+        "Check the Core's version and log; what is written waits here.",
+        NetworkError,
+    ),
+    "CORE_ANSWER": ErrorCode(
+        "Check the address with `cortex status`: it should lead to a Cortex Core.",
+        NetworkError,
+    ),
+    "ADDRESS_REFUSED": ErrorCode("Choose another address or port.", NetworkError),
+    "REQUEST_REFUSED": ErrorCode(
+        "Send it to the server's own address and path, as JSON, with the token where there is "
+        "one.",
+        NetworkError, status=403,
+    ),
+    "AUTH_REQUIRED": ErrorCode(
+        "Send `Authorization: Bearer TOKEN` with a token that `cortex core token create` made.",
+        NetworkError, core="AUTH_REQUIRED", core_status=401,
+    ),
+    "AUTH_EXPIRED": ErrorCode(
+        "Ask who runs the Core for a new token: this one is over.",
+        NetworkError, core="AUTH_EXPIRED", core_status=401,
+    ),
+    "CANCELLED": ErrorCode(
+        "Nothing to do: the request was cancelled.",
+        Cancelled, retryable=True, severity="info",
+    ),
+    "INTERNAL_ERROR": ErrorCode(
+        "This is a defect in Cortex: the log holds the details.",
+        CortexError,
+    ),
+}  # fmt: skip
+
 # A disk that is full.
 _FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT)
 # A disk that is broken or gone, or that can't hold files of this size.
@@ -437,7 +460,6 @@ SHORTAGES = {
     "STORE_IO": "the disk answers with errors",
     "MEMORY_SHORT": "this process gets no more memory",
 }
-_BY_CODE = {code: kind for kind, codes in _CLASSES.items() for code in codes.split()}
 
 
 def error_of(code: str, message: str, context: Mapping[str, object] | None = None) -> CortexError:
@@ -447,9 +469,8 @@ def error_of(code: str, message: str, context: Mapping[str, object] | None = Non
     """
     if code == "CANCELLED":
         return Cancelled(message)
-    return _BY_CODE.get(code, CortexError)(
-        code if code in CODES else "INTERNAL_ERROR", message, context=context
-    )
+    code = code if code in CODES else "INTERNAL_ERROR"
+    return CODES[code].kind(code, message, context=context)
 
 
 def explained(error: Exception, doing: str, *suggestions: str) -> CortexError:

@@ -109,7 +109,7 @@ class EmbeddingCoordinator:
         if self._earlier_stamps is None:
             complete = [stamp for stamp, complete, _ in self._store.paid.models() if complete]
             self._earlier_stamps = [
-                stamp for stamp in complete if self._store.indexes.vectors(stamp).watermark >= 0
+                stamp for stamp in complete if self._store.indexes.sets.state(stamp).watermark >= 0
             ]
         wanted = self._embedders.wanted
         for stamp in self._earlier_stamps:
@@ -122,9 +122,7 @@ class EmbeddingCoordinator:
     def state(self) -> tuple[object, ...]:
         """State that semantic answers depend on; equal states give equal answers."""
         now = self.answering()
-        return (
-            (now.stamp, self._store.indexes.vectors(now.stamp).state) if now.stamp else (now.why,)
-        )
+        return (now.stamp, self._store.indexes.sets.state(now.stamp)) if now.stamp else (now.why,)
 
     def _problem_of(self, embedder: CircuitBreaker) -> str:
         """Reason that an embedder's vectors can't be searched; empty if they can."""
@@ -135,27 +133,28 @@ class EmbeddingCoordinator:
             return f"nothing is embedded by {embedder.name} yet"
         if self._is_ready(stamp):
             return ""
-        vectors, sets = self._store.indexes.vectors(stamp), self._store.indexes.sets
+        sets = self._store.indexes.sets
+        state = sets.state(stamp)
         if sets.away:
             return sets.away
-        if 0 <= vectors.watermark < sets.least_mark:
-            return "Qdrant still has to remove what was removed here"
-        if vectors.memory > self._memory_limit or not sets.fits(stamp, self._memory_limit):
+        if 0 <= state.watermark < sets.least_mark:
+            return "the vector server still has to remove what was removed here"
+        if state.memory > self._memory_limit or not sets.fits(stamp, self._memory_limit):
             return f"limits.memory.embeddings leaves no room for all vectors of {embedder.name}"
         if sets.damaged(stamp):
             return f"the vectors of {embedder.name} are damaged and are being made anew"
         # `status` counts how much; here every search would pay for that.
         return (
-            f"{'not everything' if vectors.memory else 'nothing'} is embedded by "
-            f"{embedder.name} yet"
+            f"{'not everything' if state.memory else 'nothing'} is embedded by {embedder.name} yet"
         )
 
     def _is_ready(self, stamp: Stamp) -> bool:
         """True where vectors are, or once were, complete, fit into memory and are reachable."""
-        vectors, sets = self._store.indexes.vectors(stamp), self._store.indexes.sets
+        sets = self._store.indexes.sets
+        state = sets.state(stamp)
         return (
-            vectors.watermark >= sets.least_mark
-            and vectors.memory <= self._memory_limit
+            state.watermark >= sets.least_mark
+            and state.memory <= self._memory_limit
             and not sets.away
         )
 
@@ -179,8 +178,8 @@ class EmbeddingCoordinator:
         wanted = self._embedders.wanted
         if wanted is None or wanted.rests or not wanted.costly:
             return
-        vectors = self._store.indexes.vectors(wanted.stamp) if wanted.stamp is not None else None
-        if vectors is None or (vectors.watermark < 0 and not vectors.memory):
+        state = self._store.indexes.sets.state(wanted.stamp) if wanted.stamp is not None else None
+        if state is None or (state.watermark < 0 and not state.memory):
             with suppress(CortexError):
                 wanted.query("?")
 
@@ -200,7 +199,7 @@ class EmbeddingCoordinator:
             0,
             wanted.problem or sets.away,
         )
-        if stamp is not None and self._store.indexes.vectors(stamp).memory <= self._memory_limit:
+        if stamp is not None and self._store.indexes.sets.state(stamp).memory <= self._memory_limit:
             embedded = sets.embedded(stamp)
         if stamp is not None and not problem and not sets.fits(stamp, self._memory_limit):
             problem = self._problem_of(wanted)
@@ -271,7 +270,7 @@ class EmbeddingCoordinator:
         if wanted is None or wanted.costly or wanted.rests or wanted.stamp is None:
             return False
         sets = self._store.indexes.sets
-        behind = not sets.away and sets.of(wanted.stamp).watermark < self._store.content.seq()
+        behind = not sets.away and sets.state(wanted.stamp).watermark < self._store.content.seq()
         return behind and sets.fits(wanted.stamp, self._memory_limit)
 
     @property
@@ -316,7 +315,7 @@ class EmbeddingCoordinator:
         ):
             return True
         self._next_check = time.monotonic() + LOOK_SECONDS
-        return self._store.indexes.vectors(wanted.stamp).watermark == self._store.content.seq()
+        return self._store.indexes.sets.state(wanted.stamp).watermark == self._store.content.seq()
 
     def _work(self) -> None:
         embedders = self._embedders
@@ -443,7 +442,7 @@ class EmbeddingCoordinator:
     def _settle(self, wanted: CircuitBreaker) -> bool:
         """Remove the other vectors once the wanted ones are complete; false before that."""
         stamp, seq = wanted.stamp, self._store.content.seq()
-        if stamp is None or self._store.indexes.vectors(stamp).watermark < seq:
+        if stamp is None or self._store.indexes.sets.state(stamp).watermark < seq:
             return False
         self._store.indexes.sets.keep_only((stamp,))
         self._settled, self._earlier_stamps = (stamp, seq), []

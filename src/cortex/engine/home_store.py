@@ -2,41 +2,46 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cortex.base.errors import CortexError
-from cortex.base.settings import Settings, stays_here
+from cortex.base.settings import Settings
 from cortex.base.settings.groups import DEFAULT_EXCLUDES
 from cortex.base.types import Source
-from cortex.engine.store import OWN, STORE_NAME, Qdrant, Store, check_present
+from cortex.engine.store import OWN, STORE_NAME, Store, check_present
 from cortex.engine.store_setup import Followed, StoreSetup
+
+if TYPE_CHECKING:
+    from cortex.engine.store.index.vector_index import VectorServer
 
 # The records source that always exists.
 PERSON = "person"
 EVERYTHING = ("**/*",)
 
-# Opens a home's store, given its root and if it is for reading only; without Qdrant the vectors are
-# in files.
-HomeOpener = Callable[[Path, str, bool, Qdrant | None], Store]
-
-log = logging.getLogger(__name__)
+# Opens a home's store, given its root and if it is for reading only; without a server the
+# vectors are in files.
+HomeOpener = Callable[[Path, str, bool, "VectorServer | None"], Store]
 
 
-def home_setup(home: Path, qdrant: Qdrant | None, open_store: HomeOpener) -> StoreSetup:
+def home_setup(
+    home: Path, vector_server: VectorServer | None, open_store: HomeOpener
+) -> StoreSetup:
     """Return the setup of a home's store, the only copy of memories and records."""
 
     def open_home(directory: Path | None, root: str, read_only: bool) -> Store:
-        return open_store(directory or home, root, read_only, qdrant)
+        return open_store(directory or home, root, read_only, vector_server)
 
     return StoreSetup(home, open_home, DocumentFolders(), is_disposable=False)
 
 
-def open_home_store(home: Path, root: str, read_only: bool, qdrant: Qdrant | None) -> Store:
+def open_home_store(
+    home: Path, root: str, read_only: bool, vector_server: VectorServer | None
+) -> Store:
     """Open the store of a home. Raises: StoreError STORE_LOST where it has vanished."""
     check_present(home)
-    return Store(home, root, read_only=read_only, qdrant=qdrant)
+    return Store(home, root, read_only=read_only, vector_server=vector_server)
 
 
 class DocumentFolders:
@@ -84,20 +89,6 @@ def _own_patterns(settings: Settings) -> tuple[str, ...]:
         for pattern in settings.workspace.exclude_patterns
         if pattern not in DEFAULT_EXCLUDES
     )
-
-
-def open_qdrant(settings: Settings) -> Qdrant | None:
-    """Connect to the Qdrant server that keeps the vectors; None where files do.
-
-    With server.localOnly a server on another machine is not used.
-    """
-    qdrant = settings.kb.qdrant
-    if not qdrant.url:
-        return None
-    if settings.server.local_only and not stays_here(qdrant.url):
-        log.warning("server.localOnly: %s is not used, the vectors are kept in files", qdrant.url)
-        return None
-    return Qdrant(qdrant.url, qdrant.api_key, qdrant.collection)
 
 
 def has_folders(home: Path) -> bool:

@@ -16,6 +16,7 @@ import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cortex.base.errors import ConfigError, CortexError, InputError, explained
 from cortex.base.paths import root_text
@@ -28,8 +29,12 @@ from cortex.engine.embedders.circuit_breaker import Embedders
 from cortex.engine.engine import Engine
 from cortex.engine.file_view import FileViews
 from cortex.engine.folder_rules import check_label, check_root, check_unused, free_name
-from cortex.engine.home_store import HomeOpener, home_setup, open_home_store, open_qdrant
-from cortex.engine.store import Counts, Folder, Qdrant
+from cortex.engine.home_store import HomeOpener, home_setup, open_home_store
+from cortex.engine.store import Counts, Folder
+from cortex.engine.store.index.vector_servers import open_vector_server
+
+if TYPE_CHECKING:
+    from cortex.engine.store.index.vector_index import VectorServer
 
 # Time that a writer waits for the lease holder to update the indexes.
 FOLLOW_SECONDS = 10.0
@@ -68,19 +73,19 @@ class Library(Engine):
         embedder: Embedder | None = None,
         embedders: Embedders | None = None,
         read_only: bool = False,
-        qdrant: Qdrant | None = None,
+        vector_server: VectorServer | None = None,
         open_store: HomeOpener = open_home_store,
         repair: Callable[[], bool] | None = None,
         snapshots: bool = True,
     ) -> None:
         """Open the library of a home.
 
-        `embedder` or `embedders`, and `qdrant`, replace those of the settings; the owner of lent
-        `embedders` or `qdrant` closes them. `repair` is as in `Engine`. Without `snapshots` the
-        home is backed up by other means.
+        `embedder` or `embedders`, and `vector_server`, replace those of the settings; the owner of
+        lent `embedders` or `vector_server` closes them. `repair` is as in `Engine`. Without
+        `snapshots` the home is backed up by other means.
         """
-        self._lent_qdrant = qdrant is not None
-        self._qdrant = qdrant or open_qdrant(settings)
+        self._lent_server = vector_server is not None
+        self._vector_server = vector_server or open_vector_server(settings)
         self._reader: Library | None = None
         self._reader_lock = threading.Lock()
         self._documents_by_id: tuple[int, dict[str, tuple[Folder, str]]] = (-1, {})
@@ -95,7 +100,7 @@ class Library(Engine):
             embedder=embedder,
             embedders=embedders,
             read_only=read_only,
-            setup=home_setup(settings.home, self._qdrant, open_store),
+            setup=home_setup(settings.home, self._vector_server, open_store),
             repair=repair,
         )
         if snapshots:
@@ -217,8 +222,8 @@ class Library(Engine):
         is_holder = self.store.lease.take()
         # A run over this folder ends at its next step.
         count = self.store.folders.remove(folder)
-        if self._qdrant is not None:
-            # Qdrant may be unreachable now; it removes the vectors later.
+        if self._vector_server is not None:
+            # It may be unreachable now; the vectors are removed later.
             self.store.content.set({"removed": str(self.store.content.seq())})
         self.store.content.drop_recent()
         # Without the lease, its holder does this.
@@ -296,7 +301,7 @@ class Library(Engine):
                     self.settings,
                     embedders=self.embedders,
                     read_only=True,
-                    qdrant=self._qdrant,
+                    vector_server=self._vector_server,
                     repair=self.repair,
                 )
             return self._reader
@@ -332,8 +337,8 @@ class Library(Engine):
             reader.close()
         self._snapshot.close()
         super().close()
-        if self._qdrant is not None and not self._lent_qdrant:
-            self._qdrant.close()
+        if self._vector_server is not None and not self._lent_server:
+            self._vector_server.close()
 
 
 def _wait(deadline: float) -> bool:

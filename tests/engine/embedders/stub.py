@@ -13,7 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from cortex.engine.embedders.hashing import HashingEmbedder
+from cortex.engine.embedders.hash_embedder import HashingEmbedder
 
 DIMENSIONS = 16
 

@@ -17,7 +17,7 @@ from cortex.base.types import Cancel, Mode, Page, Query
 from cortex.engine import embedders
 from cortex.engine.embedders import remote
 from cortex.engine.embedders.circuit_breaker import Embedders
-from cortex.engine.embedders.hashing import HashingEmbedder
+from cortex.engine.embedders.hash_embedder import HashingEmbedder
 from cortex.engine.embedders.remote import RemoteEmbedder, RemoteModel
 from cortex.engine.embedders.server_client import EmbeddingServer
 from cortex.engine.engine import Engine

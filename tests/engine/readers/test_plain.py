@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from cortex.base.types import UnreadableFile
 from cortex.engine.readers import read
-from cortex.engine.readers.encoding import decode
+from cortex.engine.readers.encodings import decode
 from engine.readers.encoding_samples import SAMPLES
 
 JAPANESE = "# 設定を読み込む関数です。ファイルがない場合は既定値を返します。\ndef f(): pass\n"

@@ -11,7 +11,7 @@ import pytest
 
 from cortex.base.settings import load
 from cortex.base.types import Memory, MemoryState, Mode, Page, Query, Source
-from cortex.engine.embedders.hashing import HashingEmbedder
+from cortex.engine.embedders.hash_embedder import HashingEmbedder
 from cortex.engine.library import Library
 from cortex.engine.search.query_classes import WEIGHTS, Corpus, QueryClass, weights_of
 from cortex.engine.search.query_parser import parse

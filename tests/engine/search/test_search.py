@@ -8,7 +8,7 @@ import pytest
 from cortex.base.errors import CortexError
 from cortex.base.settings import load
 from cortex.base.types import Mode, Query
-from cortex.engine.embedders.hashing import HashingEmbedder
+from cortex.engine.embedders.hash_embedder import HashingEmbedder
 from cortex.engine.engine import Engine
 
 FILES = {

@@ -6,7 +6,7 @@ import pytest
 
 from cortex.base.settings import load
 from cortex.base.types import Mode, Page, Query
-from cortex.engine.embedders.hashing import HashingEmbedder
+from cortex.engine.embedders.hash_embedder import HashingEmbedder
 from cortex.engine.engine import Engine
 
 BACKUP = (

@@ -21,7 +21,7 @@ import pytest
 from cortex.base.errors import Cancelled, CortexError
 from cortex.base.settings import load
 from cortex.base.types import Cancel
-from cortex.engine.embedders.hashing import HashingEmbedder
+from cortex.engine.embedders.hash_embedder import HashingEmbedder
 from cortex.engine.engine import Engine
 from cortex.families.chunkfiles.exporter import Exporter, folder_of
 from cortex.families.chunkfiles.format import ChunkFileReader, list_chunk_files

@@ -11,7 +11,7 @@ import pytest
 
 from cortex.base.errors import CortexError
 from cortex.engine.embedders.circuit_breaker import CircuitBreaker
-from cortex.engine.embedders.hashing import HashingEmbedder
+from cortex.engine.embedders.hash_embedder import HashingEmbedder
 from cortex.families.chunkfiles.export_files import is_ours
 from cortex.families.chunkfiles.exporter import reembed
 

@@ -12,7 +12,7 @@ import pytest
 
 from cortex.base.settings import load
 from cortex.base.types import Cancel, Note, Stamp
-from cortex.engine.embedders.hashing import HashingEmbedder
+from cortex.engine.embedders.hash_embedder import HashingEmbedder
 from cortex.engine.embedders.onnx import STAMP as ONNX
 from cortex.engine.library import Library
 from cortex.families.memory.chroma_vectors import is_same, reuse

@@ -13,7 +13,7 @@ import pytest
 from cortex.base.errors import InputError
 from cortex.base.types import Memory, MemoryState
 from cortex.engine import library as libraries
-from cortex.engine.embedders.hashing import HashingEmbedder
+from cortex.engine.embedders.hash_embedder import HashingEmbedder
 from cortex.engine.library import Library
 from cortex.engine.store import OWN
 from cortex.engine.store.index import lexical as words_module

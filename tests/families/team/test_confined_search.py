@@ -18,7 +18,7 @@ from cortex.base.settings import Settings
 from cortex.base.types import Cancel, Mode, Query
 from cortex.base.visibility import Viewer
 from cortex.engine.embedders.circuit_breaker import Embedders
-from cortex.engine.embedders.hashing import HashingEmbedder
+from cortex.engine.embedders.hash_embedder import HashingEmbedder
 from cortex.engine.engine import Engine
 from cortex.engine.library import Library
 from cortex.engine.store import RecordTransaction, Store

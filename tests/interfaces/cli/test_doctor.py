@@ -262,7 +262,7 @@ def test_a_damaged_store_is_kept_and_built_anew(doctor, root):
 
 
 def test_vectors_of_another_model_are_told_and_made_anew(doctor, root, monkeypatch):
-    from cortex.engine.embedders.hashing import HashingEmbedder
+    from cortex.engine.embedders.hash_embedder import HashingEmbedder
 
     settings = load(root, environment=environment())
     with Engine(root, settings, embedder=HashingEmbedder()) as engine:

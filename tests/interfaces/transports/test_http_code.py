@@ -17,8 +17,8 @@ import pytest
 from jsonschema import Draft202012Validator
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
+from cortex.base.errors import CODES
 from cortex.base.runtime.rendezvous import meet_at
-from cortex.interfaces.transports.http.json_api import STATUSES
 from cortex.interfaces.transports.http.openapi import REFUSALS
 from protocol.code_server import CORTEX, check_envelope, make_repository, wait_for
 from protocol.golden import _steady, check_golden
@@ -217,7 +217,7 @@ def test_the_page_has_the_status_of_every_error():
     rows = ["| status | meaning | codes |", "|---|---|---|"]
     others = {500: "all others", 503: "all others that are retryable"}
     for status, meaning in REFUSALS.items():
-        codes = ", ".join(f"`{code}`" for code, other in STATUSES.items() if other == status)
+        codes = ", ".join(f"`{name}`" for name, code in CODES.items() if code.status == status)
         rows.append(
             f"| {status} | {meaning} | {codes or others.get(status, '`REQUEST_REFUSED`')} |"
         )

@@ -86,18 +86,19 @@ class _Numbering:
         return re.sub(r"%([1-9])", shown, level.text).strip()
 
 
-def read_docx(archive: Archive, main: str) -> str:
+def read_docx(archive: Archive) -> str:
     """Convert the document to Markdown.
 
     Raises: Unreadable.
     """
-    return _Reader(archive, main).text()
+    return _Reader(archive).text()
 
 
 class _Reader:
-    def __init__(self, archive: Archive, main: str) -> None:
-        parts = {kind: name for kind, name in archive.relations(main).values() if name in archive}
-        self._body = archive.xml(main).find("body")
+    def __init__(self, archive: Archive) -> None:
+        related = archive.relations(archive.main).values()
+        parts = {kind: name for kind, name in related if name in archive}
+        self._body = archive.xml(archive.main).find("body")
         self._paragraph_styles, self._default_style = (
             _paragraph_styles(archive.xml(parts["styles"])) if "styles" in parts else ({}, "")
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from xml.etree.ElementTree import Element
 
-from cortex.engine.readers.encoding import decode
+from cortex.engine.readers.encodings import decode
 from cortex.engine.readers.html import read_html
 from cortex.engine.readers.markdown_writer import heading, one_line
 from cortex.engine.readers.safe_zip import Archive, descendants, parse_xml, resolve

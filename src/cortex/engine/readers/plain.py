@@ -12,7 +12,7 @@ import re
 
 from cortex.base.secret_scanner import is_key
 from cortex.base.types import UnreadableFile
-from cortex.engine.readers.encoding import decode
+from cortex.engine.readers.encodings import decode
 
 # A marker further down is not about the file.
 GENERATED_LINES = 20

@@ -23,13 +23,13 @@ _NOT_IN_CELLS = frozenset({"tbl"})
 MAX_LEVEL = 9
 
 
-def read_pptx(archive: Archive, main: str) -> str:
+def read_pptx(archive: Archive) -> str:
     """Convert the presentation to Markdown, one page per slide.
 
     Raises: Unreadable.
     """
-    relations = archive.relations(main)
-    order = [slide.get("r:id", "") for slide in descendants(archive.xml(main), "sldId")]
+    relations = archive.relations(archive.main)
+    order = [slide.get("r:id", "") for slide in descendants(archive.xml(archive.main), "sldId")]
     names = [
         relations[key][1] for key in order if key in relations and relations[key][1] in archive
     ]

@@ -12,6 +12,7 @@ import io
 import posixpath
 import zipfile
 from collections.abc import Iterator
+from functools import cached_property
 from urllib.parse import unquote
 from xml.etree.ElementTree import Element, TreeBuilder
 from xml.parsers import expat
@@ -107,6 +108,7 @@ class Archive:
             # Each compression method has errors of its own.
             raise Unreadable(f"damaged: {name} can't be unpacked") from error
 
+    @cached_property
     def main(self) -> str:
         """Name of the main part of an office file, "" if there is none."""
         named = [name for kind, name in self.relations("").values() if kind == "officeDocument"]

@@ -47,14 +47,14 @@ def read_csv(text: str) -> str:
     return "\n".join(_lines(rows))
 
 
-def read_xlsx(archive: Archive, main: str) -> str:
+def read_xlsx(archive: Archive) -> str:
     """Convert a workbook to a heading and rows for each sheet.
 
     Raises: Unreadable.
     """
-    relations = archive.relations(main)
+    relations = archive.relations(archive.main)
     others = {kind: name for kind, name in relations.values() if name in archive}
-    workbook = archive.xml(main)
+    workbook = archive.xml(archive.main)
     strings = (
         [_shared_string(entry) for entry in archive.elements(others["sharedStrings"], "si")]
         if "sharedStrings" in others

@@ -136,6 +136,8 @@ def add_by_meaning(
     # Imported here because only searches with an embedder need it.
     import numpy as np
 
+    from cortex.engine.store.index.vector_index import cosines
+
     vectors = store.indexes.vectors(stamp)
     near = _nearest(store, vectors, narrow, query, NEAR_DEPTH if candidates else DEPTH)
     pairs = [
@@ -144,14 +146,15 @@ def add_by_meaning(
         if pair not in candidates
     ]
     others = np.array([chunk for _, chunk in candidates if chunk not in near], dtype=np.int64)
-    near |= vectors.cosines(query, others)
+    near |= cosines(vectors, query, others)
     candidates |= {
         pair: Candidate(place, words=0.0) for pair, place in store.content.places(pairs).items()
     }
     ranges = store.content.ranges({candidate.place.doc.blob for candidate in candidates.values()})
     # A file of a single chunk has the chunk's own cosine.
     longer = {blob: ends for blob, ends in ranges.items() if ends[0] < ends[1]}
-    files = dict(zip(longer, vectors.cosines_of_ranges(query, list(longer.values())), strict=True))
+    means = store.indexes.sets.file_cosines(stamp, query, list(longer.values()))
+    files = dict(zip(longer, means, strict=True))
     for (_, chunk), candidate in candidates.items():
         own = near.get(chunk, 0.0)
         candidate.near = features.nearness(own, files.get(candidate.place.doc.blob, own))
@@ -202,13 +205,16 @@ def likeness_by_meaning(
     """Cosine of the chunks at two indexes of the list; 0 where one has no vector."""
     import numpy as np
 
-    rows = store.indexes.vectors(stamp).rows(np.array(chunks, dtype=np.int64))
+    from cortex.engine.store.index.vector_scan import unit
+
+    ids, rows = store.indexes.vectors(stamp).rows(np.array(chunks, dtype=np.int64))
+    known = dict(zip(ids.tolist(), unit(rows.astype(np.float32)), strict=True))
     nothing = np.zeros(stamp.dimensions)
-    table = np.array([rows.get(chunk, nothing) for chunk in chunks], dtype=np.float64).reshape(
+    table = np.array([known.get(chunk, nothing) for chunk in chunks], dtype=np.float64).reshape(
         -1, stamp.dimensions
     )
-    cosines = np.round(table @ table.T, 4).tolist()
-    return lambda first, second: cosines[first][second]
+    likeness = np.round(table @ table.T, 4).tolist()
+    return lambda first, second: likeness[first][second]
 
 
 def allowed(doc: Doc, narrow: SearchFilter) -> bool:

@@ -5,6 +5,8 @@ Saves opening the file; the readers judge the rest by content.
 
 from __future__ import annotations
 
+from cortex.engine.readers.formats import is_binary_document
+
 # Never scanned: version control, our own store, and folders of package managers and tools.
 PRUNED_FOLDERS = frozenset({
     ".git", ".hg", ".svn", ".jj", ".cortex", "node_modules", "bower_components", "jspm_packages",
@@ -24,15 +26,13 @@ _BINARY_EXTENSIONS = (
     "o a so dylib dll exe lib obj pdb ko class pyc pyo pyd beam wasm elc bc rlib rmeta "
     "node nib hi dex suo "
     "db sqlite sqlite3 db3 mdb accdb frm ibd dbf rdb ldb "  # databases
-    "pdf doc docx xls xlsx ppt pptx odt ods odp epub mobi "  # documents; some have a reader
+    "doc xls ppt odt ods odp mobi "  # documents without a reader
     "npy npz pkl pickle joblib h5 hdf5 parquet feather arrow avro orc pt pth ckpt onnx "
     "pb tflite safetensors gguf mat rds rdata "
     "bin dat img swf blend fbx glb stl 3ds mo gmo pack idx rev ds_store lockb pcap wmf "
     "cur ani tga dds mmdb shp shx"
 )
 _BINARY = frozenset(_BINARY_EXTENSIONS.split())
-# Binary files with a reader.
-_READABLE = frozenset({"pdf", "docx", "pptx", "xlsx", "epub"})
 _LOCKS = frozenset({
     "package-lock.json", "npm-shrinkwrap.json", "yarn.lock", "pnpm-lock.yaml", "bun.lock",
     "deno.lock", "poetry.lock", "pipfile.lock", "uv.lock", "pdm.lock", "pixi.lock", "cargo.lock",
@@ -58,14 +58,16 @@ _MINIFIED = (
 def reason_by_name(path: str, documents: bool = False) -> str:
     """Reason not to read a file of this name ("binary", "lock file", "minified"), or "".
 
-    `documents` lets PDF and the like through. A document may be packed by gzip: then its inner name
-    counts.
+    `documents` lets binary documents with a reader through. A document may be packed by gzip: then
+    its inner name counts.
     """
     name = path.rpartition("/")[2].lower()
     if documents:
         name = name.removesuffix(".gz")
     extension = name.rpartition(".")[2] if "." in name else ""
-    if extension in _BINARY and not (documents and extension in _READABLE):
+    if is_binary_document(extension):
+        return "" if documents else "binary"
+    if extension in _BINARY:
         return "binary"
     if name in _LOCKS:
         return "lock file"

@@ -3,8 +3,8 @@
 One `Store` is one directory. The SQLite file is the source of truth; the lexical and vector indexes
 are derived from it and can be thrown away at any time.
 
-Only this package contains SQL over our own tables, imports tantivy, turbovec and the Qdrant client,
-and knows the lease.
+Only this package contains SQL over our own tables, imports tantivy, turbovec and the clients of
+vector servers, and knows the lease.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import logging
 import time
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cortex.base.errors import CortexError, StoreError
 from cortex.base.paths import bytes_on_disk
@@ -58,7 +59,6 @@ from cortex.engine.store.index.paid_vectors import (
     EmbeddingJob,
     PendingVectors,
 )
-from cortex.engine.store.index.qdrant import Qdrant, QdrantCollection
 from cortex.engine.store.lease import Lease
 from cortex.engine.store.memories.filters import MemoryFilter
 from cortex.engine.store.memories.queries import (
@@ -96,6 +96,10 @@ from cortex.engine.store.records.writer import Records, TransactionResult
 from cortex.engine.store.row_level_security import is_wide, widen
 from cortex.engine.store.schema import is_current, is_outdated, migrate
 from cortex.engine.store.snapshots import MIGRATION, make_snapshot
+
+# numpy is only loaded if an embedder uses it.
+if TYPE_CHECKING:
+    from cortex.engine.store.index.vector_index import VectorServer
 
 __all__ = [
     "DOCUMENTS",
@@ -136,8 +140,6 @@ __all__ = [
     "Outbox",
     "OutboxEntry",
     "PendingVectors",
-    "Qdrant",
-    "QdrantCollection",
     "RecordChange",
     "RecordHeader",
     "RecordQueries",
@@ -173,7 +175,7 @@ log = logging.getLogger(__name__)
 class Store:
     """An open store. `directory` None keeps everything in memory.
 
-    With `qdrant`, vectors live on that server instead of in files.
+    With `vector_server`, vectors live on that server instead of in files.
 
     A read-only store can't be written by any code path: SQLite itself rejects it (`mode=ro`,
     `query_only`). Only the schema of an older store is migrated before it is opened.
@@ -190,7 +192,7 @@ class Store:
         read_only: bool = False,
         confined: bool = False,
         shelved: bool = False,
-        qdrant: Qdrant | None = None,
+        vector_server: VectorServer | None = None,
     ) -> None:
         self.directory = directory
         path = None if directory is None else directory / STORE_NAME
@@ -212,7 +214,9 @@ class Store:
             redactions = Redactions(self._connections)
             self.content = ContentStore(self._connections, redactions)
             self.paid = EmbeddingCache(self._connections, redactions)
-            self.indexes = Indexes(directory, self._connections, self.content, self.paid, qdrant)
+            self.indexes = Indexes(
+                directory, self._connections, self.content, self.paid, vector_server
+            )
         except BaseException:
             self._connections.close()
             raise

@@ -185,7 +185,7 @@ def check_vectors(store: Store, states: States) -> None:
 
 
 def _count_vectors(store: Store, states: States) -> list[int]:
-    return [len(store.indexes.vectors(stamp)) for stamp in stamps_of(states)]
+    return [store.indexes.sets.size(stamp) for stamp in stamps_of(states)]
 
 
 def _update_indexes(store: Store, source: Source, changes: int) -> None:

@@ -273,7 +273,7 @@ class ChunkIndex:
                 raise choice.error("the question can't be embedded")
             return choice
         room = self._settings.limits.memory.embeddings
-        if generation.store.indexes.vectors(choice.meaning[0]).memory > room:
+        if generation.store.indexes.sets.state(choice.meaning[0]).memory > room:
             return EmbedderChoice(None, "limits.memory.embeddings leaves no room for all vectors")
         return choice
 

@@ -5,7 +5,6 @@ Only reads. Rendering is in tools/render.py.
 
 from __future__ import annotations
 
-import mimetypes
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +13,7 @@ from cortex.base.errors import NetworkError
 from cortex.base.settings import Settings
 from cortex.base.types import Cancel, Chunk, Doc, Hit, Mode, Page, Query
 from cortex.engine.library import Library, id_of
-from cortex.engine.readers import unpacked_name
+from cortex.engine.readers import formats, unpacked_name
 from cortex.engine.search import UNKNOWN_WORDS, check_query
 from cortex.engine.store import ContentQueries, Folder
 
@@ -26,24 +25,6 @@ PAGE_END = "\f"
 FRONT_MATTER_CHARACTERS = 4_000
 _FRONT_MATTER = re.compile(r"\A\ufeff?---[ \t]*\r?\n(.*?)^---", re.DOTALL | re.MULTILINE)
 _TITLE = re.compile(r"""^title:[ \t]*["']?(.+?)["']?[ \t]*\r?$""", re.MULTILINE)
-# Independent of the MIME types configured on this machine.
-_TYPES = mimetypes.MimeTypes(filenames=())
-_OFFICE = "application/vnd.openxmlformats-officedocument."
-_OWN_TYPES = {
-    "md": "text/markdown",
-    "markdown": "text/markdown",
-    "mdx": "text/markdown",
-    "rst": "text/x-rst",
-    "csv": "text/csv",
-    "tsv": "text/tab-separated-values",
-    "pdf": "application/pdf",
-    "docx": f"{_OFFICE}wordprocessingml.document",
-    "pptx": f"{_OFFICE}presentationml.presentation",
-    "xlsx": f"{_OFFICE}spreadsheetml.sheet",
-    "epub": "application/epub+zip",
-    "ipynb": "application/x-ipynb+json",
-    "ts": "text/x-typescript",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +188,4 @@ def title_of(lookup: ContentQueries, doc: Doc) -> str:
 
 def mime_type(path: str) -> str:
     """MIME type of a document by its name; for a compressed file that of its content."""
-    path = unpacked_name(path)
-    extension = path.rpartition(".")[2].lower()
-    return _OWN_TYPES.get(extension) or _TYPES.guess_type(f"x.{extension}")[0] or "text/plain"
+    return formats.mime_type(unpacked_name(path).rpartition(".")[2].lower())

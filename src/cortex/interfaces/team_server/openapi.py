@@ -9,15 +9,9 @@ from collections.abc import Mapping, Sequence
 
 from starlette.routing import compile_path
 
+from cortex.base.errors import CODES
 from cortex.base.runtime.home import VERSION
-from cortex.interfaces.team_server.responses import (
-    API,
-    DOCUMENT,
-    ERRORS,
-    REFUSED,
-    REPLAYED,
-    REQUEST_ID,
-)
+from cortex.interfaces.team_server.responses import API, DOCUMENT, REFUSED, REPLAYED, REQUEST_ID
 from cortex.interfaces.team_server.router import Route
 from cortex.interfaces.transports.http.openapi import (
     error_refs,
@@ -213,7 +207,8 @@ def _refusals(route: Route) -> dict[str, object]:
 
 
 def _error(status: int) -> dict[str, object]:
-    codes = dict.fromkeys(code for code, other in ERRORS.values() if other == status)
+    answers = (code.core_answer for code in CODES.values() if code.core)
+    codes = dict.fromkeys(code for code, other in answers if other == status)
     codes |= {REFUSED[status]: None} if status in REFUSED else {}
     codes = codes or {"SERVER_ERROR" if status >= 500 else "VALIDATION_ERROR": None}
     description = f"{MEANINGS[status]} Codes: {', '.join(f'`{code}`' for code in codes)}."

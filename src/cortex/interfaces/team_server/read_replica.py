@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cortex.base.actors import PERSON
 from cortex.base.errors import CortexError, StoreError
@@ -25,7 +25,7 @@ from cortex.base.visibility import EVERYWHERE, Viewer
 from cortex.engine.embedders.circuit_breaker import Embedders
 from cortex.engine.index_repair import DISCARDED
 from cortex.engine.library import Library
-from cortex.engine.store import Qdrant, Store, set_aside
+from cortex.engine.store import Store, set_aside
 from cortex.engine.store.records.ledger import SQLITE, Ledger
 from cortex.families.team.index_text import wording
 from cortex.families.team.references import by_slug
@@ -34,6 +34,9 @@ from cortex.families.team.writes.drafts import pages
 from cortex.interfaces.team_server.access_policy import PRIVATE
 from cortex.interfaces.team_server.live_access import LiveAccess
 from cortex.interfaces.team_server.write_gateway import RequestScope, WriteGateway
+
+if TYPE_CHECKING:
+    from cortex.engine.store.index.vector_index import VectorServer
 
 # Records that are copied in one transaction.
 PAGE = 500
@@ -128,9 +131,11 @@ class ReadReplica(Library):
             raise
 
     def _open_confined(
-        self, directory: Path, root: str, read_only: bool, qdrant: Qdrant | None
+        self, directory: Path, root: str, read_only: bool, vector_server: VectorServer | None
     ) -> Store:
-        store = Store(directory, root, read_only=read_only, qdrant=qdrant, confined=True)
+        store = Store(
+            directory, root, read_only=read_only, vector_server=vector_server, confined=True
+        )
         self._gateway.read_from(store)
         return store
 
@@ -353,8 +358,10 @@ def _open_back(settings: Settings, embedders: Embedders | None) -> Library:
     It makes no snapshots: operators back up a Core with `cortex core backup`.
     """
 
-    def open_store(directory: Path, root: str, read_only: bool, qdrant: Qdrant | None) -> Store:
-        return Store(directory, root, qdrant=qdrant, shelved=True)
+    def open_store(
+        directory: Path, root: str, read_only: bool, vector_server: VectorServer | None
+    ) -> Store:
+        return Store(directory, root, vector_server=vector_server, shelved=True)
 
     return Library(settings, embedders=embedders, open_store=open_store, snapshots=False)
 

@@ -1,6 +1,6 @@
 """Response envelopes of a Core: `data` with `meta`, or `error` with its code and status.
 
-One table maps the errors of Cortex to those of the HTTP interface. A record hidden from the viewer
+The table of error codes has the code and the status of each. A record hidden from the viewer
 and a missing one give the same 404. Knows no route.
 """
 
@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 
 from starlette.responses import Response
 
-from cortex.base.errors import CortexError
+from cortex.base.errors import CODES, CortexError
 from cortex.interfaces.transports.http.gateway import SAFE_HEADERS, HttpError
 from cortex.interfaces.transports.jsonrpc import well_formed
 
@@ -26,36 +26,6 @@ RETRY_SECONDS = 1
 MOST_DETAILS = 20
 MAX_MESSAGE = 2_000
 
-# The code and the status of an error. Any other error is 503 if it can be retried, else 500.
-ERRORS: Mapping[str, tuple[str, int]] = {
-    "AUTH_REQUIRED": ("AUTH_REQUIRED", 401),
-    "AUTH_EXPIRED": ("AUTH_EXPIRED", 401),
-    "RIGHTS_MISSING": ("PERMISSION_DENIED", 403),
-    "APPROVAL_NEEDED": ("PERMISSION_DENIED", 403),
-    "PLUGIN_UNUSABLE": ("SERVER_ERROR", 503),
-    "SENSITIVE_BLOCKED": ("SENSITIVE_BLOCKED", 403),
-    "RECORD_UNKNOWN": ("NOT_FOUND", 404),
-    "DOCUMENT_UNKNOWN": ("NOT_FOUND", 404),
-    "TARGET_NOT_FOUND": ("TARGET_NOT_FOUND", 404),
-    "SCOPE_NOT_FOUND": ("SCOPE_NOT_FOUND", 404),
-    "RECORD_CHANGED": ("CONFLICT", 409),
-    "IDEMPOTENCY_REPLAY": ("IDEMPOTENCY_CONFLICT", 409),
-    "RESYNC_NEEDED": ("RESYNC_NEEDED", 410),
-    "RATE_LIMITED": ("RATE_LIMITED", 429),
-    "BUDGET_TOO_SMALL": ("BUDGET_TOO_SMALL", 400),
-    "QUERY_EMPTY": ("QUERY_TOO_SHORT", 400),
-    **dict.fromkeys(
-        (
-            "RECORD_INVALID",
-            "ARGUMENT_INVALID",
-            "CURSOR_INVALID",
-            "QUERY_INVALID",
-            "CONFIG_INVALID",
-            "PATH_OUTSIDE",
-        ),
-        ("VALIDATION_ERROR", 400),
-    ),
-}
 # Codes of requests that are rejected before they reach a route, by status.
 REFUSED: Mapping[int, str] = {
     401: "AUTH_REQUIRED",
@@ -124,8 +94,7 @@ def code_of(error: CortexError) -> tuple[str, int]:
     """Return the code and the status that represent an error."""
     if error.code == "ARGUMENT_INVALID" and "filter" in error.context:
         return "INVALID_FILTER", 400
-    known = ERRORS.get(error.code)
-    return known or ("SERVER_ERROR", 503 if error.retryable else 500)
+    return CODES[error.code].core_answer
 
 
 def _failed(

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from cortex.base.errors import NetworkError
-from cortex.engine.embedders.hashing import HashingEmbedder
+from cortex.engine.embedders.hash_embedder import HashingEmbedder
 from cortex.engine.store import FIELDS, EmbeddingJob, LexicalTerm, SearchFilter, Store
 from cortex.engine.store.index import maintenance, vector_indexes
 from cortex.engine.store.index.lexical import NO_WATERMARK, LexicalIndex
@@ -354,7 +354,7 @@ def test_an_embedder_that_fails_halfway_is_caught_up_with_later(folder, monkeypa
 def test_another_embedder_makes_all_vectors_anew(folder):
     folder.write(a_py="lamp = 1\n")
     for embedder in (HashingEmbedder(64), HashingEmbedder(32)):
-        assert folder.store.indexes.vectors(embedder.stamp).watermark == NO_WATERMARK
+        assert folder.store.indexes.sets.state(embedder.stamp).watermark == NO_WATERMARK
         folder.store.indexes.catch_up([making(embedder)])
         assert vector_ids(folder.store, embedder) == chunk_ids(folder)
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from cortex.base.types import Stamp
-from cortex.engine.embedders.hashing import HashingEmbedder
+from cortex.engine.embedders.hash_embedder import HashingEmbedder
 from cortex.engine.store import ContentChange, EmbeddingJob, schema
 
 STAMP = Stamp("test", "costly", 32)
@@ -116,18 +116,18 @@ def test_only_a_model_that_had_everything_is_complete_and_little_that_is_missing
     folder.write_all({f"f{number}.py": f"lamp = {number}\n" for number in range(4)})
     pay(folder.store, most=3)
     catch_up(folder)
-    assert folder.store.indexes.vectors(STAMP).watermark == -1
+    assert folder.store.indexes.sets.state(STAMP).watermark == -1
     pay(folder.store)
     folder.store.paid.set_complete(folder.store.paid.model(STAMP), True)
     catch_up(folder)
-    assert folder.store.indexes.vectors(STAMP).watermark == folder.store.content.seq()
+    assert folder.store.indexes.sets.state(STAMP).watermark == folder.store.content.seq()
     folder.write(more_py="desk = 1\n")
     catch_up(folder)
-    assert folder.store.indexes.vectors(STAMP).watermark == folder.store.content.seq()
+    assert folder.store.indexes.sets.state(STAMP).watermark == folder.store.content.seq()
     assert (folder.store.indexes.sets.embedded(STAMP), folder.store.indexes.sets.count()) == (4, 5)
     folder.write_all({f"g{number}.py": f"chair = {number}\n" for number in range(9)})
     catch_up(folder)
-    assert folder.store.indexes.vectors(STAMP).watermark == -1
+    assert folder.store.indexes.sets.state(STAMP).watermark == -1
     assert not folder.store.paid.is_complete(STAMP)
 
 

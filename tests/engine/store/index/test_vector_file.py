@@ -15,8 +15,10 @@ from cortex.base.types import Stamp
 from cortex.engine.store.index import vector_file as module
 from cortex.engine.store.index.qdrant import Qdrant
 from cortex.engine.store.index.qdrant_index import QdrantVectors
-from cortex.engine.store.index.vector_file import FRESH, Vectors
+from cortex.engine.store.index.vector_file import Vectors
+from cortex.engine.store.index.vector_index import FRESH
 from cortex.engine.store.index.vector_log import VectorLog
+from cortex.engine.store.index.vector_scan import unit
 
 STAMP = Stamp(provider="test", model="random", dimensions=32)
 
@@ -38,7 +40,7 @@ def any_engine(request):
 def opened(directory, engine):
     if isinstance(engine, Qdrant):
         vectors = QdrantVectors(engine, str(directory or uuid.uuid4()), STAMP)
-        vectors.reload_if_moved()
+        vectors.look()
         return vectors
     return Vectors.open(directory, STAMP, engine)
 
@@ -93,7 +95,7 @@ def test_a_search_after_compaction_finds_rows_where_they_have_moved(tmp_path, en
     vectors, query = filled(tmp_path, engine, 3000), make_rows(1, seed=1)[0]
     vectors.search(query, 10)  # rows are encoded where they are now
     vectors.remove(np.arange(1, 1501))
-    vectors.compact()
+    vectors.sync(1, compact=True)
     vectors.add(np.arange(3001, 3501), make_rows(500, seed=2))
     rows = np.concatenate([make_rows(3000)[1500:], make_rows(500, seed=2)])
     assert_nearest(vectors.search(query, 10), np.arange(1501, 3501), rows, query, 10)
@@ -146,7 +148,7 @@ def test_what_is_no_vector_is_refused(any_engine):
             vectors.add(ids, rows)
     with pytest.raises(ValueError):
         vectors.search(bad[0], 1)
-    assert len(vectors) == 0
+    assert len(vectors.ids()) == 0
 
 
 def test_a_zero_vector_is_kept_and_near_to_nothing(any_engine):
@@ -162,7 +164,7 @@ def test_adding_an_id_again_replaces_its_row_and_removing_a_stranger_is_nothing(
     vectors.add(make_ids(7, 7), fresh)
     vectors.remove(make_ids(8, 4000))
     assert vectors.search(fresh[1], 1) == [(7, 1.0)]
-    assert len(vectors) == 299
+    assert len(vectors.ids()) == 299
     assert 8 not in vectors.ids()
 
 
@@ -174,7 +176,11 @@ def test_what_was_synced_is_there_when_opened_again(tmp_path, any_engine):
     expected = vectors.search(query, 10)
     vectors.close()
     again = opened(tmp_path, any_engine)
-    assert (again.watermark, len(again), again.search(query, 10)) == (41, 498, expected)
+    assert (again.look().watermark, len(again.ids()), again.search(query, 10)) == (
+        41,
+        498,
+        expected,
+    )
 
 
 def test_what_was_not_synced_is_forgotten_and_overwritten(tmp_path, engine):
@@ -183,7 +189,7 @@ def test_what_was_not_synced_is_forgotten_and_overwritten(tmp_path, engine):
     vectors.add(np.arange(100, 400), make_rows(300, seed=3))
     vectors.close()
     again = Vectors.open(tmp_path, STAMP, engine)
-    assert (again.watermark, len(again)) == (1, 10)
+    assert (again.look().watermark, len(again.ids())) == (1, 10)
     again.add(make_ids(50), make_rows(1, seed=4))
     again.sync(2)
     again.close()
@@ -193,7 +199,7 @@ def test_what_was_not_synced_is_forgotten_and_overwritten(tmp_path, engine):
 def test_an_empty_index_can_be_complete(tmp_path, any_engine):
     opened(tmp_path, any_engine).sync(5)
     again = opened(tmp_path, any_engine)
-    assert (again.watermark, len(again)) == (5, 0)
+    assert (again.look().watermark, len(again.ids())) == (5, 0)
     again.add(make_ids(1), make_rows(1))
     again.sync(6)
     assert opened(tmp_path, any_engine).ids().tolist() == [1]
@@ -210,12 +216,12 @@ def test_another_stamp_opens_empty_and_replaces_the_old_index_when_it_syncs(tmp_
     filled(tmp_path, engine, 10).sync(3)
     other = replace(STAMP, model="other")
     vectors = Vectors.open(tmp_path, other, engine)
-    assert (vectors.watermark, len(vectors)) == (FRESH, 0)
-    assert Vectors.open(tmp_path, STAMP, engine).watermark == 3
+    assert (vectors.look().watermark, len(vectors.ids())) == (FRESH, 0)
+    assert Vectors.open(tmp_path, STAMP, engine).look().watermark == 3
     vectors.add(make_ids(1), make_rows(1))
     vectors.sync(4)
-    assert Vectors.open(tmp_path, STAMP, engine).watermark == FRESH
-    assert Vectors.open(tmp_path, other, engine).watermark == 4
+    assert Vectors.open(tmp_path, STAMP, engine).look().watermark == FRESH
+    assert Vectors.open(tmp_path, other, engine).look().watermark == 4
     assert len(list(tmp_path.glob("rows-*"))) == 1
 
 
@@ -225,12 +231,12 @@ def test_a_damaged_file_opens_empty_and_is_rebuilt(tmp_path, engine, victim, har
     filled(tmp_path, engine, 300).sync(3)
     damage(tmp_path / victim, harm)
     vectors = Vectors.open(tmp_path, STAMP, engine)
-    assert (vectors.watermark, len(vectors)) == (FRESH, 0)
+    assert (vectors.look().watermark, len(vectors.ids())) == (FRESH, 0)
     vectors.add(make_ids(1), make_rows(1))
     assert vectors.reload_if_moved() is False
     vectors.sync(9)
     again = Vectors.open(tmp_path, STAMP, engine)
-    assert (again.watermark, again.ids().tolist()) == (9, [1])
+    assert (again.look().watermark, again.ids().tolist()) == (9, [1])
 
 
 def damage(path, harm):
@@ -315,7 +321,7 @@ def test_a_log_full_of_dead_rows_is_written_anew(tmp_path, engine):
     assert len(list(tmp_path.glob("rows-*"))) == 1
     assert reader.search(query, 10) == before
     assert reader.reload_if_moved() is True
-    assert (reader.watermark, reader.search(query, 10)) == (7, before)
+    assert (reader.look().watermark, reader.search(query, 10)) == (7, before)
     assert vectors.search(query, 10) == before
     assert Vectors.open(tmp_path, STAMP, engine).search(query, 10) == before
 
@@ -338,7 +344,7 @@ def test_a_compaction_that_fails_loses_no_row(tmp_path, engine, monkeypatch, err
 
     with monkeypatch.context() as patch, pytest.raises(CortexError) as caught:
         patch.setattr(VectorLog, "append", fail)
-        vectors.compact()
+        vectors.sync(1, compact=True)
     assert caught.value.code == code
     vectors.sync(2)
     assert vectors.ids().tolist() == list(range(101, 301))
@@ -365,7 +371,7 @@ def test_what_a_reader_has_opened_it_can_read_though_the_writer_begins_a_new_log
     reader = opened(tmp_path / "v", engine)
     (log,) = (tmp_path / "v").glob("rows-*.log")
     writer.remove(np.arange(1, 60))
-    writer.compact()
+    writer.sync(1, compact=True)
     writer.sync(2)
     assert not log.exists()
     assert reader.ids().tolist() == list(range(1, 61))  # nothing of it was read before
@@ -461,7 +467,7 @@ def test_any_sequence_of_changes_equals_a_plain_dictionary(tmp_path_factory, act
         else:
             vectors.close()
             vectors, live = Vectors.open(directory, STAMP), dict(saved)
-        assert vectors.watermark == watermark
+        assert vectors.look().watermark == watermark
         assert vectors.ids().tolist() == sorted(live)
     for row in live.values():
         assert vectors.search(row, 1)[0][1] == 1.0
@@ -478,7 +484,7 @@ from cortex.base.types import Stamp
 
 module.DEAD_MINIMUM, module.SNAPSHOT_MINIMUM = 50, 100
 vectors = Vectors.open(Path(sys.argv[1]), Stamp("test", "random", 32), sys.argv[2])
-for turn in range(vectors.watermark + 1, 100_000):
+for turn in range(vectors.look().watermark + 1, 100_000):
     rng = np.random.default_rng(turn)
     vectors.add(rng.integers(0, 400, size=40), rng.normal(size=(40, 32)).astype(np.float32))
     vectors.remove(rng.integers(0, 400, size=15))
@@ -504,9 +510,9 @@ def test_a_writer_killed_at_any_moment_leaves_a_whole_index_at_its_watermark(tmp
         writer.wait(timeout=30)
         writer.stdout.close()
         vectors = Vectors.open(tmp_path, STAMP, engine)
-        assert vectors.watermark >= acknowledged
+        assert vectors.look().watermark >= acknowledged
         expected = {}
-        for turn in range(vectors.watermark + 1):
+        for turn in range(vectors.look().watermark + 1):
             rng = np.random.default_rng(turn)
             expected |= dict(
                 zip(rng.integers(0, 400, size=40).tolist(), rng.normal(size=(40, 32)), strict=True)
@@ -518,46 +524,18 @@ def test_a_writer_killed_at_any_moment_leaves_a_whole_index_at_its_watermark(tmp
             assert vectors.search(expected[number].astype(np.float32), 1) == [(number, 1.0)]
 
 
-def test_the_nearness_of_known_ids_is_told_and_strangers_are_left_out(any_engine):
-    vectors, query = filled(None, any_engine, 300), make_rows(301)[300]
-    told = vectors.cosines(query, make_ids(7, 8, 4000))
-    assert told == {
-        number: score for number, score in vectors.search(query, 300) if number in (7, 8)
-    }
-    assert vectors.cosines(query, make_ids()) == {}
-
-
-def test_the_nearness_of_a_range_is_that_of_its_mean_and_follows_what_is_added(
-    tmp_path, any_engine
-):
-    rows, query = make_rows(6), make_rows(7)[6]
-    vectors = opened(tmp_path, any_engine)
-    vectors.add(make_ids(1, 2, 3), rows[:3])
-
-    def expected(some):
-        mean = some.sum(axis=0)
-        return float(mean @ query / np.linalg.norm(mean) / np.linalg.norm(query))
-
-    assert vectors.cosines_of_ranges(query, [(1, 3), (2, 2), (2, 6), (8, 9)]) == pytest.approx(
-        [expected(rows[:3]), expected(rows[1:2]), expected(rows[1:3]), 0.0], abs=2e-3
-    )
-    vectors.add(make_ids(4, 5, 6), rows[3:])  # the range was not whole, so it was not remembered
-    assert vectors.cosines_of_ranges(query, [(2, 6)]) == pytest.approx(
-        [expected(rows[1:])], abs=2e-3
-    )
-    assert vectors.cosines_of_ranges(query, []) == []
-
-
-def test_the_rows_of_known_ids_are_told_and_strangers_are_left_out(any_engine):
+def test_rows_come_in_the_order_of_their_ids_and_unknown_ids_are_left_out(any_engine):
     vectors, rows = filled(None, any_engine, 30), make_rows(30)
-    told = vectors.rows(make_ids(9, 3, 4000))
-    assert list(told) == [3, 9]
-    assert np.stack(list(told.values())) == pytest.approx(rows[[2, 8]], abs=1e-3)
-    assert vectors.rows(make_ids()) == {}
+    ids, found = vectors.rows(make_ids(9, 3, 4000))
+    assert ids.tolist() == [3, 9]
+    assert unit(found.astype(np.float32)) == pytest.approx(rows[[2, 8]], abs=1e-3)
+    ids, found = vectors.rows(make_ids())
+    assert (ids.tolist(), found.shape) == ([], (0, STAMP.dimensions))
 
 
-def test_ids_without_a_row_are_told(any_engine):
+def test_ids_are_all_or_those_asked_for(any_engine):
     vectors = filled(None, any_engine, 5)
     vectors.remove(make_ids(2))
-    assert vectors.lacking(make_ids(9, 2, 1, 2)).tolist() == [2, 9]
-    assert vectors.lacking(make_ids()).tolist() == []
+    assert vectors.ids().tolist() == [1, 3, 4, 5]
+    assert vectors.ids(make_ids(9, 2, 1, 2)).tolist() == [1]
+    assert vectors.ids(make_ids()).tolist() == []

@@ -12,11 +12,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cortex.engine.embedders.hashing import HashingEmbedder
+from cortex.engine.embedders.hash_embedder import HashingEmbedder
 from cortex.engine.store import EmbeddingJob, SearchFilter, Store
 from cortex.engine.store.content import writer as truth
-from cortex.engine.store.index import source_chunks, vector_indexes
-from cortex.engine.store.index.vector_file import FRESH, Vectors
+from cortex.engine.store.index import source_chunks, vector_folder, vector_indexes
+from cortex.engine.store.index.vector_file import Vectors
+from cortex.engine.store.index.vector_index import FRESH
 from cortex.engine.store.index.vector_scan import unit
 
 EMBEDDER = HashingEmbedder(32)
@@ -182,7 +183,7 @@ def test_content_that_comes_back_gets_its_row_again(folder):
     blob = folder.blob("a.py")
     folder.remove("a.py")
     catch_up(folder.store)
-    assert len(vectors_of(folder.store)) == 1
+    assert len(vectors_of(folder.store).ids()) == 1
     folder.write(c_py="lamp = 1\n")
     assert folder.blob("c.py") == blob
     catch_up(folder.store)
@@ -329,7 +330,7 @@ def test_a_reader_that_takes_over_goes_on_from_where_the_writer_was(open_store, 
     writer, heir = folder_of(open_store()), folder_of(open_store())
     writer.write(a_py="lamp = 1\n", b_py="desk = 1\n")
     catch_up(writer.store)
-    assert len(vectors_of(heir.store)) == 2
+    assert len(vectors_of(heir.store).ids()) == 2
     writer.remove("a.py")
     catch_up(writer.store)
     writer.write(c_py="chair = 1\n")
@@ -401,7 +402,7 @@ def test_who_is_killed_while_a_set_is_removed_leaves_no_part_of_one(folder, monk
     catch_up(folder.store)
     sets = folder.store.indexes.sets
     with monkeypatch.context() as patch:
-        patch.setattr(vector_indexes.shutil, "rmtree", remove_rows_and_die)
+        patch.setattr(vector_folder.shutil, "rmtree", remove_rows_and_die)
         with pytest.raises(KeyboardInterrupt):
             sets.keep_only(())
     assert folder.store.check() == []

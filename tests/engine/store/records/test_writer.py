@@ -49,7 +49,7 @@ from cortex.base.record_model import (
 )
 from cortex.base.text import hash_bytes
 from cortex.engine import chunkers
-from cortex.engine.embedders.hashing import HashingEmbedder
+from cortex.engine.embedders.hash_embedder import HashingEmbedder
 from cortex.engine.store import (
     EmbeddingJob,
     IndexedText,

@@ -15,7 +15,7 @@ import pytest
 from cortex.base.errors import FileError
 from cortex.base.settings import load
 from cortex.base.types import Stamp
-from cortex.engine.embedders.hashing import HashingEmbedder
+from cortex.engine.embedders.hash_embedder import HashingEmbedder
 from cortex.engine.library import Library
 from cortex.families.documents.conduit_import import import_conduit, same_model, scheme_of
 from families.memory.adapters.conduit_bases import make_base

@@ -34,11 +34,10 @@ from cortex.engine.store.index.lexical import (
     remove_generation,
 )
 from cortex.engine.store.index.paid_vectors import EmbeddingCache, EmbeddingJob
-from cortex.engine.store.index.qdrant import Qdrant
 
 # numpy and the vector indexes are only loaded if an embedder uses them.
 if TYPE_CHECKING:
-    from cortex.engine.store.index.vector_index import VectorIndex
+    from cortex.engine.store.index.vector_index import VectorIndex, VectorServer
     from cortex.engine.store.index.vector_indexes import VectorIndexes
 
 # Dead rows distort BM25 until they are merged away.
@@ -66,10 +65,10 @@ class Indexes:
         connections: Connections,
         content: ContentStore,
         paid: EmbeddingCache,
-        qdrant: Qdrant | None = None,
+        vector_server: VectorServer | None = None,
     ) -> None:
         self._directory = directory
-        self._qdrant = qdrant
+        self._vector_server = vector_server
         self._connections = connections
         self._content = content
         self._paid = paid
@@ -172,7 +171,7 @@ class Indexes:
                     self._connections,
                     self._content,
                     self._paid,
-                    self._qdrant,
+                    self._vector_server,
                 )
             return self._vector_indexes
 
@@ -317,7 +316,7 @@ class Indexes:
     def check_vectors(self) -> list[str]:
         """Compare the ids of all vector indexes with SQLite."""
         on_disk = self._vectors_directory is not None and self._vectors_directory.exists()
-        if not on_disk and self._qdrant is None:
+        if not on_disk and self._vector_server is None:
             return []
         return self.sets.check()
 

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, TypeVar
 from cortex.base.errors import NetworkError
 from cortex.base.text import hash_bytes
 from cortex.base.types import Stamp
+from cortex.engine.store.index.vector_index import VectorServerAway
 
 # Importing the client takes a second.
 if TYPE_CHECKING:
@@ -228,7 +229,7 @@ class Qdrant:
         return self._error(self._problem)
 
     def _error(self, problem: str) -> NetworkError:
-        return NetworkError(UNAVAILABLE, problem, context={"url": self.url})
+        return VectorServerAway(UNAVAILABLE, problem, context={"url": self.url})
 
 
 def _read(client: QdrantClient, name: str) -> tuple[bool, QdrantMark | None]:

@@ -9,14 +9,14 @@ rebuilt from SQLite. Knows nothing of chunks or models, and doesn't decide wheth
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import numpy as np
 
 from cortex.base.errors import NetworkError
 from cortex.base.types import Stamp
-from cortex.engine.store.index.qdrant import MARK, VECTOR, Qdrant, QdrantMark
-from cortex.engine.store.index.vector_file import FRESH, MEANS
+from cortex.engine.store.index.qdrant import VECTOR, Qdrant, QdrantMark
+from cortex.engine.store.index.vector_index import FRESH, VectorState, checked_query, checked_rows
 from cortex.engine.store.index.vector_scan import Floats, Ids, unit
 
 # Rows in one request.
@@ -39,26 +39,22 @@ class QdrantVectors:
         self._mark: QdrantMark | None = None
         # True if the collection has existed: if it is gone, so are all its rows.
         self._seen = False
-        self._means: dict[tuple[int, int], Floats] = {}
 
-    @property
-    def watermark(self) -> int:
-        """The `seq` up to which the collection is complete, as last read."""
-        return self._mark.watermark if self._mark else FRESH
-
-    @property
-    def memory(self) -> int:
-        """Memory in this process: none."""
-        return 0
-
-    @property
-    def state(self) -> tuple[int, str]:
-        """State that a search depends on: equal states give equal answers."""
-        return self.watermark, self._mark.version if self._mark else ""
-
-    def memory_of(self, rows: int) -> int:
-        """Memory of rows in this process: none, they are on the server."""
-        return 0
+    def look(self) -> VectorState:
+        """Load what another process has written since, if the server answers."""
+        try:
+            exists, mark = self._qdrant.look(self._name)
+        except NetworkError:
+            # A search reports it.
+            pass
+        else:
+            with self._lock:
+                self._seen |= exists
+                is_ours = mark is not None and (mark.stamp, mark.store) == (self.stamp, self._store)
+                self._mark = mark if is_ours else None
+        mark = self._mark
+        # No memory in this process: the rows are on the server.
+        return VectorState(mark.watermark if mark else FRESH, 0, 0, mark.version if mark else "")
 
     def add(self, ids: Ids, vectors: Floats) -> None:
         """Add rows; an existing id is replaced.
@@ -68,17 +64,10 @@ class QdrantVectors:
         """
         from qdrant_client import models
 
-        rows = np.asarray(vectors, dtype=np.float32)
-        if rows.shape != (len(ids), self.stamp.dimensions):
-            raise ValueError(
-                f"expected {len(ids)} vectors of {self.stamp.dimensions} dimensions, got the "
-                f"shape {rows.shape}"
-            )
+        rows = checked_rows(self.stamp, ids, vectors)
         # Half precision, as in the files: both backends give the same scores.
-        halves = unit(rows).astype(np.float16).astype(np.float32)
+        halves = rows.astype(np.float16).astype(np.float32)
         points = dict(zip((int(chunk_id) for chunk_id in ids), halves, strict=True))
-        if any(chunk_id < 0 for chunk_id in points):
-            raise ValueError("an id is negative; chunk ids count from 1")
         with self._lock:
             self._ensure_collection()
             for page in _pages(list(points), PAGE):
@@ -104,17 +93,16 @@ class QdrantVectors:
                 lambda client, points=points: client.delete(self._name, points, wait=True)
             )
 
-    def sync(self, watermark: int) -> None:
+    def sync(self, watermark: int, *, compact: bool = False) -> None:
         """Mark the collection complete up to `watermark`; every write before has been confirmed.
+
+        The server compacts by itself.
 
         Raises: NetworkError.
         """
         with self._lock:
             self._ensure_collection()
             self._mark = self._qdrant.mark(self._name, self._store, self.stamp, watermark)
-
-    def compact(self) -> None:
-        """Do nothing: the server compacts by itself."""
 
     def search(self, vector: Floats, k: int, allowed: Ids | None = None) -> list[tuple[int, float]]:
         """The `k` nearest ids as (id, cosine), best first, ties by id.
@@ -125,7 +113,7 @@ class QdrantVectors:
         """
         from qdrant_client import models
 
-        query = self._normalize_query(vector)
+        query = checked_query(self.stamp, vector)
         if (
             k <= 0
             or not query.any()
@@ -152,15 +140,8 @@ class QdrantVectors:
         hits = zip((int(point.id) for point in answer.points), scores.tolist(), strict=True)
         return sorted(hits, key=lambda hit: (-hit[1], hit[0]))[:k]
 
-    def cosines(self, vector: Floats, ids: Ids) -> dict[int, float]:
-        """Cosine of each of these ids' rows to `vector`; ids without a row are omitted.
-
-        Raises: NetworkError.
-        """
-        return dict(self.search(vector, len(ids), ids))
-
-    def rows(self, ids: Ids) -> dict[int, Floats]:
-        """Rows of these ids, normalized to length 1; ids without a row are omitted.
+    def rows(self, ids: Ids) -> tuple[Ids, Floats]:
+        """Those of these ids that have a row, ascending, and their rows.
 
         Raises: NetworkError.
         """
@@ -173,43 +154,27 @@ class QdrantVectors:
                     )
                 )
                 rows |= {int(point.id): _row(point.vector) for point in points}
-        return dict(sorted(rows.items()))
+        present = sorted(rows)
+        table = np.asarray([rows[chunk_id] for chunk_id in present], dtype=np.float32)
+        return np.asarray(present, dtype=np.int64), table.reshape(-1, self.stamp.dimensions)
 
-    def cosines_of_ranges(self, vector: Floats, ranges: Sequence[tuple[int, int]]) -> list[float]:
-        """Cosine of the mean row of each id range (both ends included), 0 if it has no rows.
+    def ids(self, among: Ids | None = None) -> Ids:
+        """All ids in the collection, or those of `among` in it, ascending.
 
         Raises: NetworkError.
         """
-        query = self._normalize_query(vector)
-        known = self._means
-        unknown = [ends for ends in ranges if ends not in known]
-        wanted = [np.arange(first, last + 1, dtype=np.int64) for first, last in unknown]
-        rows = self.rows(np.concatenate(wanted)) if wanted else {}
-        means: dict[tuple[int, int], Floats] = {}
-        for ends, ids in zip(unknown, wanted, strict=True):
-            present = [rows[chunk_id] for chunk_id in ids.tolist() if chunk_id in rows]
-            total = (
-                np.asarray(present, dtype=np.float64)
-                .reshape(-1, self.stamp.dimensions)
-                .sum(axis=0, keepdims=True)
+        if not self._exists() or (among is not None and not len(among)):
+            return np.empty(0, dtype=np.int64)
+        if among is not None and len(among) <= ID_PAGE:
+            points = self._qdrant.ask(
+                lambda client: client.retrieve(
+                    self._name, among.tolist(), with_payload=False, with_vectors=False
+                )
             )
-            means[ends] = unit(total.astype(np.float32))[0]
-            # An id always stands for the same content.
-            if len(present) == len(ids):
-                known[ends] = means[ends]
-        if len(known) > MEANS:
-            self._means = {}
-        table = [means[ends] if ends in means else known[ends] for ends in ranges]
-        return np.round(np.asarray(table, dtype=np.float32) @ query, 4).tolist() if table else []
-
-    def ids(self) -> Ids:
-        """All ids in the collection, ascending.
-
-        Raises: NetworkError.
-        """
+            return np.sort(np.asarray([point.id for point in points], dtype=np.int64))
         ids: list[int] = []
         offset = None
-        while self._exists():
+        while True:
             points, offset = self._qdrant.ask(
                 lambda client, offset=offset: client.scroll(
                     self._name, limit=ID_PAGE, offset=offset, with_payload=False, with_vectors=False
@@ -218,65 +183,13 @@ class QdrantVectors:
             ids += [point.id for point in points if isinstance(point.id, int)]
             if offset is None:
                 break
-        return np.sort(np.asarray(ids, dtype=np.int64))
-
-    def lacking(self, ids: Ids) -> Ids:
-        """Those of these ids without a row, ascending.
-
-        Raises: NetworkError.
-        """
-        wanted = np.unique(np.asarray(ids, dtype=np.int64))
-        if not len(wanted) or not self._exists():
-            return wanted
-        if len(wanted) > ID_PAGE:
-            return np.setdiff1d(wanted, self.ids(), assume_unique=True)
-        points = self._qdrant.ask(
-            lambda client: client.retrieve(
-                self._name, wanted.tolist(), with_payload=False, with_vectors=False
-            )
-        )
-        return np.setdiff1d(
-            wanted, np.asarray([point.id for point in points], dtype=np.int64), assume_unique=True
-        )
-
-    def __len__(self) -> int:
-        """Number of rows.
-
-        Raises: NetworkError.
-        """
-        from qdrant_client import models
-
-        if not self._exists():
-            return 0
-        others = models.Filter(must_not=[models.HasIdCondition(has_id=[MARK])])
-        return self._qdrant.ask(
-            lambda client: client.count(self._name, count_filter=others, exact=True)
-        ).count
-
-    def reload_if_moved(self) -> bool:
-        """Load what another process has written since; true if that changed anything.
-
-        An unavailable server changes nothing.
-        """
-        try:
-            exists, mark = self._qdrant.look(self._name)
-        except NetworkError:
-            # A search reports it.
-            return False
-        with self._lock:
-            self._seen |= exists
-            if mark is not None and (mark.stamp, mark.store) != (self.stamp, self._store):
-                mark = None
-            moved, self._mark = mark != self._mark, mark
-            return moved
+        found = np.sort(np.asarray(ids, dtype=np.int64))
+        return found if among is None else np.intersect1d(found, among)
 
     def close(self) -> None:
         """Release memory."""
         with self._lock:
-            self._mark, self._means = None, {}
-
-    def _normalize_query(self, vector: Floats) -> Floats:
-        return unit(np.asarray(vector, dtype=np.float32).reshape(1, self.stamp.dimensions))[0]
+            self._mark = None
 
     def _exists(self) -> bool:
         return self._qdrant.look(self._name)[0]
@@ -294,6 +207,31 @@ class QdrantVectors:
         if not exists:
             self._qdrant.make(self._name, self.stamp.dimensions)
             self._seen = True
+
+
+class QdrantServer(Qdrant):
+    """Vector server on a Qdrant: a collection for each store and embedder."""
+
+    def open(self, store: str, stamp: Stamp) -> QdrantVectors:
+        """Open a store's index of an embedder; the server isn't asked."""
+        return QdrantVectors(self, store, stamp)
+
+    def watermarks(self, store: str) -> list[tuple[Stamp, int]]:
+        """Collections of a store that were ever complete, with their watermarks.
+
+        Raises: as `ask`.
+        """
+        marks = [collection.mark for collection in self.collections(store)]
+        return [(mark.stamp, mark.watermark) for mark in marks if mark is not None]
+
+    def keep_only(self, store: str, stamps: Collection[Stamp]) -> None:
+        """Delete the collections that a store has of other embedders.
+
+        Raises: as `ask`.
+        """
+        names = {self.name_of(store, stamp) for stamp in stamps}
+        collections = self.collections(store)
+        self.drop(found.name for found in collections if found.name not in names)
 
 
 def _row(vector: object) -> Floats:

@@ -1,4 +1,4 @@
-"""In-memory cache of the chunk ids of whole sources.
+"""In-memory cache of the chunk ids of whole sources, and of filters.
 
 A semantic search in some sources needs all their chunks. Looking them up for each combination of
 sources would take longer than the search, after every write and for every viewer; combining the
@@ -12,17 +12,20 @@ import threading
 from collections.abc import Iterable, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from cortex.engine.store.connections import Connections
-from cortex.engine.store.sql import parts
-
-Ids = npt.NDArray[np.int64]
+from cortex.engine.store.index.lexical import SearchFilter, extension_of
+from cortex.engine.store.index.vector_scan import Ids
+from cortex.engine.store.sql import marks, parts
 
 # Chunks that may be added to the cache before everything is looked up again.
 LEAST_GROWN = 1_000
-# Sources looked up at once.
+# Sources or docs looked up at once.
 PART = 500
+# Up to this many docs in a filter are looked up by id.
+FEW_DOCS = 20_000
+# Filters with cached chunk ids, beside the newest.
+WITHIN = 7
 
 _RANGES = (
     "SELECT docs.source, first_chunk, last_chunk FROM docs JOIN blobs ON blobs.id = docs.blob "
@@ -31,7 +34,7 @@ _RANGES = (
 
 
 class SourceChunks:
-    """Cache of chunk ids by source."""
+    """Cache of chunk ids by source and by filter."""
 
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
@@ -40,6 +43,8 @@ class SourceChunks:
         self._known: dict[int, tuple[int, Ids]] = {}
         # Chunks added since everything was looked up.
         self._grown = 0
+        # By filter: (seq, ids of the matching chunks).
+        self._filtered: dict[SearchFilter, tuple[int, Ids]] = {}
 
     def of(self, sources: Sequence[int], seq: int) -> Ids:
         """Chunk ids of these sources at `seq`, ascending.
@@ -63,6 +68,47 @@ class SourceChunks:
         ids = np.sort(np.concatenate([np.empty(0, dtype=np.int64), *chunks]), kind="stable")
         return ids[np.concatenate((np.ones(1, dtype=bool), ids[1:] != ids[:-1]))[: len(ids)]]
 
+    def within(self, narrow: SearchFilter, seq: int) -> Ids:
+        """Chunk ids that match a filter at `seq`; cached, since filters are used repeatedly."""
+        cache = self._filtered
+        known = cache.get(narrow)
+        if known is not None and known[0] == seq:
+            return known[1]
+        whole = not (narrow.extensions or narrow.languages or narrow.docs is not None)
+        chunks = self.of(narrow.sources, seq) if whole else self._filter(narrow)
+        kept = {key: ids for key, ids in list(cache.items())[-WITHIN:] if ids[0] == seq}
+        self._filtered = {**kept, narrow: (seq, chunks)}
+        return chunks
+
+    def _filter(self, narrow: SearchFilter) -> Ids:
+        by_language = (
+            f" AND blobs.language IN ({marks(narrow.languages)})" if narrow.languages else ""
+        )
+        query = (
+            "SELECT docs.id, docs.path, first_chunk, last_chunk FROM docs "
+            "JOIN blobs ON blobs.id = docs.blob "
+            f"WHERE docs.source IN ({marks(narrow.sources)}){by_language} AND NOT private"
+        )
+        values = (*narrow.sources, *narrow.languages)
+        with self._connections.read() as connection:
+            if narrow.docs is None or len(narrow.docs) > FEW_DOCS:
+                rows = connection.execute(query, values).fetchall()
+            else:
+                # Looked up by id: a source may have a hundred times as many docs.
+                docs, rows = sorted(narrow.docs), []
+                for part in parts(docs, PART):
+                    batch_query = f"{query} AND docs.id IN ({marks(part)})".replace(
+                        "docs.source", "+docs.source"
+                    )
+                    rows += connection.execute(batch_query, (*values, *part)).fetchall()
+        ranges = {
+            (first, last)
+            for doc, path, first, last in rows
+            if (narrow.docs is None or doc in narrow.docs)
+            and (not narrow.extensions or extension_of(path) in narrow.extensions)
+        }
+        return expand(*np.asarray(sorted(ranges), dtype=np.int64).reshape(-1, 2).T)
+
     def _add_new(self, behind: Sequence[int], seq: int) -> None:
         """Add the chunks written since; with many new ones, drop the cache.
 
@@ -82,9 +128,10 @@ class SourceChunks:
             self._known[source] = (seq, np.union1d(ids, new[source]) if source in new else ids)
 
     def _look_up(self, sources: Sequence[int], seq: int) -> None:
-        marks = ",".join("?" * len(sources))
         with self._connections.read() as connection:
-            chunks = _by_source(connection.execute(f"{_RANGES}docs.source IN ({marks})", sources))
+            chunks = _by_source(
+                connection.execute(f"{_RANGES}docs.source IN ({marks(sources)})", sources)
+            )
         nothing = np.empty(0, dtype=np.int64)
         self._known |= {source: (seq, chunks.get(source, nothing)) for source in sources}
 

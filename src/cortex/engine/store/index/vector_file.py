@@ -20,7 +20,7 @@ from __future__ import annotations
 import errno
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -30,6 +30,13 @@ import numpy as np
 from cortex.base.errors import StoreError, shortage_of
 from cortex.base.paths import make_private
 from cortex.base.types import Stamp
+from cortex.engine.store.index.vector_index import (
+    FRESH,
+    Rows,
+    VectorState,
+    checked_query,
+    checked_rows,
+)
 from cortex.engine.store.index.vector_log import (
     Manifest,
     Records,
@@ -56,15 +63,12 @@ from cortex.engine.store.index.vector_scan import (
     scan_codes,
     scan_exactly,
     turbovec_works,
-    unit,
 )
 
 if TYPE_CHECKING:
     from turbovec import IdMapIndex
 
 _NOT_DAMAGE = (errno.EACCES, errno.EPERM, errno.EROFS)
-# Watermark of an empty index.
-FRESH = -1
 # At least this many rows are rescored exactly: the 50 nearest of 130,000 chunks were always among
 # them.
 CANDIDATES = 400
@@ -74,8 +78,6 @@ NARROW = 0.05
 # Share of dead records from which a log is rewritten.
 DEAD_SHARE = 0.25
 DEAD_MINIMUM = 1000
-# Cached means of ranges, a kilobyte each.
-MEANS = 20_000
 # Rows from which a snapshot is saved; encoding fewer takes less than 50 ms.
 SNAPSHOT_MINIMUM = 10_000
 # Share of the log after the last snapshot, which is encoded again at every opening.
@@ -117,37 +119,23 @@ class Vectors:
         vectors.reload_if_moved()
         return vectors
 
-    @property
-    def memory(self) -> int:
-        """Approximate memory in bytes that a search takes; dead rows count until a rewrite."""
+    def look(self) -> VectorState:
+        """Load what another process has written since, and return the state."""
+        self.reload_if_moved()
         with self._lock:
-            return self.memory_of(self._log.records if self._log else 0)
-
-    @property
-    def state(self) -> tuple[int, int, int]:
-        """State that a search depends on: equal states give equal answers."""
-        with self._lock:
-            return self.watermark, self._generation, self._log.records if self._log else 0
-
-    def memory_of(self, rows: int) -> int:
-        """Approximate memory in bytes of this many rows."""
-        return rows * self._row_bytes
+            records = self._log.records if self._log else 0
+            memory = records * self._row_bytes
+            version = (self._generation, records)
+            return VectorState(self.watermark, memory, self._row_bytes, version)
 
     def add(self, ids: Ids, vectors: Floats) -> None:
         """Add rows; an existing id is replaced.
 
         Raises: ValueError for a negative id, a wrong shape or a value that isn't a finite number.
         """
-        rows = np.asarray(vectors, dtype=np.float32)
-        if rows.shape != (len(ids), self.stamp.dimensions):
-            raise ValueError(
-                f"expected {len(ids)} vectors of {self.stamp.dimensions} dimensions, got the "
-                f"shape {rows.shape}"
-            )
+        rows = checked_rows(self.stamp, ids, vectors)
         records = np.zeros(len(ids), dtype=self._dtype)
-        records["id"], records["vector"] = ids, unit(rows)
-        if (records["id"] < 0).any():
-            raise ValueError("an id is negative; chunk ids count from 1")
+        records["id"], records["vector"] = ids, rows
         self._append(records)
 
     def remove(self, ids: Ids) -> None:
@@ -160,13 +148,16 @@ class Vectors:
             records["id"] = ~known
             self._append(records)
 
-    def sync(self, watermark: int) -> None:
-        """Make all changes durable, then mark the index complete up to `watermark`."""
+    def sync(self, watermark: int, *, compact: bool = False) -> None:
+        """Make all changes durable, then mark the index complete up to `watermark`.
+
+        With `compact` the log is rewritten without its dead rows.
+        """
         with self._lock, self._translated():
             self._start_writing()
             view = self._refresh()
             dead = view.folded - len(view.ids)
-            if dead > DEAD_MINIMUM and dead > DEAD_SHARE * view.folded:
+            if dead and (compact or (dead > DEAD_MINIMUM and dead > DEAD_SHARE * view.folded)):
                 self._compact(view)
             if self._directory is not None:
                 log = self._log or self._begin_log()
@@ -182,20 +173,12 @@ class Vectors:
                 )
             self.watermark = watermark
 
-    def compact(self) -> None:
-        """Rewrite the log without its dead rows; durable with the next `sync`."""
-        with self._lock, self._translated():
-            self._start_writing()
-            view = self._refresh()
-            if view.folded > len(view.ids):
-                self._compact(view)
-
     def search(self, vector: Floats, k: int, allowed: Ids | None = None) -> list[tuple[int, float]]:
         """The `k` nearest ids as (id, cosine), best first, ties by id.
 
         Restricted to `allowed` if that is given.
         """
-        query = self._normalize_query(vector)
+        query = checked_query(self.stamp, vector)
         with self._lock:
             view = self._refresh()
             scan, codes = self._refresh_scan(view), self._refresh_codes(view)
@@ -215,73 +198,20 @@ class Vectors:
             chosen = scan_exactly(view, query, wide, chosen) if nearest is None else nearest
         scores = cosines(view, query, chosen)
         order = np.lexsort((chosen, -scores))[:k]
-        return [(int(view.ids[chosen[at]]), float(scores[at])) for at in order]
+        return list(zip(view.ids[chosen[order]].tolist(), scores[order].tolist(), strict=True))
 
-    def cosines(self, vector: Floats, ids: Ids) -> dict[int, float]:
-        """Cosine of each of these ids' rows to `vector`; ids without a row are omitted."""
-        query = self._normalize_query(vector)
+    def rows(self, ids: Ids) -> tuple[Ids, Rows]:
+        """Those of these ids that have a row, ascending, and their rows as they are stored."""
         with self._lock:
             view = self._refresh()
         chosen = find(view.ids, ids)
-        return dict(
-            zip(view.ids[chosen].tolist(), cosines(view, query, chosen).tolist(), strict=True)
-        )
+        return view.ids[chosen], view.records["vector"][view.positions[chosen]]
 
-    def rows(self, ids: Ids) -> dict[int, Floats]:
-        """Rows of these ids, normalized to length 1; ids without a row are omitted."""
+    def ids(self, among: Ids | None = None) -> Ids:
+        """All ids in the index, or those of `among` in it, ascending."""
         with self._lock:
             view = self._refresh()
-        chosen = find(view.ids, ids)
-        rows = unit(view.records["vector"][view.positions[chosen]].astype(np.float32))
-        return dict(zip(view.ids[chosen].tolist(), rows, strict=True))
-
-    def cosines_of_ranges(self, vector: Floats, ranges: Sequence[tuple[int, int]]) -> list[float]:
-        """Cosine of the mean row of each id range (both ends included), 0 if it has no rows."""
-        query = self._normalize_query(vector)
-        with self._lock:
-            view = self._refresh()
-            if len(self._means) > MEANS:
-                self._means.clear()
-            means = [
-                self._means.get(ends) if ends in self._means else self._mean_of(view, ends)
-                for ends in ranges
-            ]
-        return np.round(np.asarray(means, dtype=np.float32) @ query, 4).tolist() if means else []
-
-    def _normalize_query(self, vector: Floats) -> Floats:
-        return unit(np.asarray(vector, dtype=np.float32).reshape(1, self.stamp.dimensions))[0]
-
-    def _mean_of(self, view: View, ends: tuple[int, int]) -> Floats:
-        """Mean of a range's rows, normalized to length 1.
-
-        Cached if no row is missing, since an id always stands for the same content.
-        """
-        first, last = ends
-        start, stop = (
-            np.searchsorted(view.ids, first),
-            np.searchsorted(view.ids, last, side="right"),
-        )
-        rows = view.records["vector"][view.positions[start:stop]].astype(np.float64)
-        mean = unit(rows.sum(axis=0, keepdims=True).astype(np.float32))[0]
-        if len(rows) == last - first + 1:
-            self._means[ends] = mean
-        return mean
-
-    def ids(self) -> Ids:
-        """All ids in the index, ascending."""
-        with self._lock:
-            return self._refresh().ids.copy()
-
-    def lacking(self, ids: Ids) -> Ids:
-        """Those of these ids without a row, ascending."""
-        with self._lock:
-            view = self._refresh()
-        wanted = np.unique(ids)
-        return np.setdiff1d(wanted, view.ids[find(view.ids, wanted)], assume_unique=True)
-
-    def __len__(self) -> int:
-        with self._lock:
-            return len(self._refresh().ids)
+        return view.ids.copy() if among is None else view.ids[find(view.ids, among)]
 
     def reload_if_moved(self) -> bool:
         """Load what another process has written since; true if that changed anything.
@@ -330,7 +260,6 @@ class Vectors:
         self._snapshot = ""
         self._snapshot_records = 0
         self._view = self._scanned = View(self._no_records, self._no_ids, self._no_ids)
-        self._means: dict[tuple[int, int], Floats] = {}
         self.watermark = FRESH
 
     def _load_manifest(self, directory: Path, manifest: Manifest) -> bool:

@@ -1,4 +1,4 @@
-"""Vector indexes of one store: a directory or a Qdrant collection for each embedder.
+"""Vector indexes of one store: one for each embedder, in files or on a server.
 
 The index of a new embedder is made beside the one that answers. Vectors of a cheap embedder are
 computed here from the texts in SQLite and exist nowhere else; paid ones are in SQLite
@@ -12,41 +12,40 @@ Knows no model, and doesn't decide which of several indexes answers.
 from __future__ import annotations
 
 import logging
-import os
-import re
-import shutil
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import closing, contextmanager, nullcontext, suppress
-from dataclasses import astuple, dataclass
+from contextlib import closing, contextmanager, nullcontext
+from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
 
-from cortex.base.errors import LimitError, NetworkError, StoreError
-from cortex.base.text import hash_bytes
+from cortex.base.errors import LimitError, StoreError
 from cortex.base.types import Stamp
 from cortex.engine.store.connections import Connections
 from cortex.engine.store.content.blobs import unpack
 from cortex.engine.store.content.writer import ContentStore
-from cortex.engine.store.index.lexical import SearchFilter, extension_of
+from cortex.engine.store.index.lexical import SearchFilter
 from cortex.engine.store.index.paid_vectors import Embed, EmbeddingCache, EmbeddingJob
-from cortex.engine.store.index.qdrant import UNAVAILABLE, Qdrant
-from cortex.engine.store.index.qdrant_index import QdrantVectors
 from cortex.engine.store.index.source_chunks import SourceChunks, expand
-from cortex.engine.store.index.vector_file import FRESH, Vectors
-from cortex.engine.store.index.vector_index import VectorIndex
+from cortex.engine.store.index.vector_file import Vectors
+from cortex.engine.store.index.vector_folder import VectorFolder, remove
+from cortex.engine.store.index.vector_index import (
+    FRESH,
+    RangeMeans,
+    VectorIndex,
+    VectorServer,
+    VectorServerAway,
+    VectorState,
+    lacking,
+)
 from cortex.engine.store.index.vector_log import Manifest, read_manifest
 from cortex.engine.store.index.vector_scan import Floats, Ids, unit
-from cortex.engine.store.sql import marks, parts
 
 EMBED_BATCH = 256
-# Filters with cached chunk ids, beside the newest.
-WITHIN = 7
-# Up to this many docs in a filter are looked up by id, in batches of that size.
-FEW_DOCS, PART = 20_000, 500
 # Share of the chunks that need a vector: with fewer, semantic search would miss too much.
 LEAST_SHARE = 0.5
 # Contents in use with their chunks: all of them, and those of docs changed since a `seq`. CROSS
@@ -65,8 +64,6 @@ _GONE = (
     "(SELECT 1 FROM chunks CROSS JOIN docs ON docs.blob = chunks.blob "
     "WHERE chunks.id = gone.first_chunk)"
 )
-# Prefix of a directory that is being removed.
-REMOVED = ".removed-"
 # A check is repeated, since a batch may be on its way from SQLite to its index.
 CHECK_TRIES, CHECK_SECONDS = 4, 0.25
 
@@ -101,14 +98,15 @@ class VectorIndexes:
 
     def __init__(
         self,
-        directory: Path | None,
+        folder: Path | None,
         connections: Connections,
         content: ContentStore,
         paid: EmbeddingCache,
-        qdrant: Qdrant | None = None,
+        server: VectorServer | None = None,
     ) -> None:
-        self._directory = directory
-        self._qdrant = qdrant
+        # Where a server stores the vectors, files may be left of the time before.
+        self._folder = VectorFolder(folder)
+        self._server = server
         self._connections = connections
         self._content = content
         self._paid = paid
@@ -117,8 +115,7 @@ class VectorIndexes:
         # Its holder may take `_lock`, never the other way round.
         self._writing = threading.RLock()
         self._open: dict[Stamp, VectorIndex] = {}
-        # By filter: (seq, ids of the matching chunks).
-        self._filtered_chunks: dict[SearchFilter, tuple[int, Ids]] = {}
+        self._means: dict[Stamp, RangeMeans] = {}
         self._chunks = SourceChunks(connections)
         # (seq, number of chunks in use then).
         self._chunk_count = (FRESH, 0)
@@ -130,12 +127,12 @@ class VectorIndexes:
     @property
     def away(self) -> str:
         """Reason why the server can't be asked now, "" if it can or there is no server."""
-        return self._qdrant.away if self._qdrant else ""
+        return self._server.away if self._server else ""
 
     @property
     def may_vanish(self) -> bool:
         """True if a server stores the vectors, and may lose them."""
-        return self._qdrant is not None
+        return self._server is not None
 
     @property
     def least_mark(self) -> int:
@@ -143,21 +140,38 @@ class VectorIndexes:
 
         A server that was unavailable may still hold vectors of permanently removed content.
         """
-        return int(self._content.get("removed", "0")) if self._qdrant else 0
+        return int(self._content.get("removed", "0")) if self._server else 0
 
     def of(self, stamp: Stamp) -> VectorIndex:
         """Vector index of the embedder with this stamp, in its current state."""
-        with self._lock:
-            vectors = self._open.get(stamp)
-            if vectors is None:
-                vectors = self._open[stamp] = self._open_index(stamp)
-            vectors.reload_if_moved()
-            return vectors
+        return self._look(stamp)[0]
 
-    def _open_index(self, stamp: Stamp) -> VectorIndex:
-        if self._qdrant is not None:
-            return QdrantVectors(self._qdrant, self._content.get("identity"), stamp)
-        return Vectors.open(self._path_of(stamp), stamp)
+    def state(self, stamp: Stamp) -> VectorState:
+        """Current state of the vector index of the embedder with this stamp."""
+        return self._look(stamp)[1]
+
+    def _look(self, stamp: Stamp) -> tuple[VectorIndex, VectorState]:
+        with self._lock:
+            index = self._open.get(stamp)
+            if index is None:
+                index = self._open[stamp] = (
+                    self._folder.open(stamp)
+                    if self._server is None
+                    else self._server.open(self._content.get("identity"), stamp)
+                )
+                self._means[stamp] = RangeMeans(stamp)
+            state = index.look()
+            if state.watermark == FRESH:
+                self._means[stamp].clear()
+            return index, state
+
+    def file_cosines(
+        self, stamp: Stamp, vector: Floats, ranges: Sequence[tuple[int, int]]
+    ) -> list[float]:
+        """Cosine of the mean row of each id range (both ends included), 0 if it has no rows."""
+        with self._lock:
+            index, means = self._look(stamp)[0], self._means[stamp]
+        return means.cosines(index, vector, ranges)
 
     def catch_up(self, job: EmbeddingJob, room: int) -> None:
         """Update one embedder's vectors to the chunks in use.
@@ -178,37 +192,28 @@ class VectorIndexes:
                 log.warning("the vectors of %s are made anew: %s", job.stamp.model, error)
                 self._discard(job.stamp)
                 self._update(job, room, wanted)
-            # Ids of another store, such as a deleted one, stand for other chunks.
-            if self._directory is not None:
-                for path in self._directory.parent.glob("vectors*"):
-                    if path != self._directory:
-                        shutil.rmtree(path, ignore_errors=True)
+            self._folder.remove_siblings()
 
     def _update(self, job: EmbeddingJob, room: int, wanted: int) -> None:
         with self._skip_if_unavailable():
             if job.embed is not None:
-                self._embed_missing(self.of(job.stamp), job.embed, room, wanted)
+                self._embed_missing(job, job.embed, room, wanted)
             else:
-                self._copy(self.of(job.stamp), room)
+                self._copy(job.stamp, room)
 
     def _discard(self, stamp: Stamp) -> None:
         """Remove an index with damaged files; the next one is made in its place."""
         self.let_go([other for other in self._open if other != stamp])
-        path = self._path_of(stamp)
-        if self._directory is not None and not self._directory.is_dir():
-            _remove(self._directory)
-        elif path is not None:
-            _remove(path)
+        self._folder.discard(stamp)
 
     def damaged(self, stamp: Stamp) -> bool:
         """True if the files of an index can't be used; never for a server's."""
-        path = self._path_of(stamp)
-        if self._qdrant is not None or path is None or not os.path.lexists(path):
+        if self._server is not None or not self._folder.is_there(stamp):
             return False
-        vectors = self.of(stamp)
-        if vectors.watermark != FRESH or vectors.memory:
+        state = self.state(stamp)
+        if state.watermark != FRESH or state.memory:
             return False
-        manifest = read_manifest(path)
+        manifest = self._folder.manifest(stamp)
         return manifest is None or manifest.watermark != FRESH
 
     def look_again(self) -> None:
@@ -245,16 +250,16 @@ class VectorIndexes:
     def copy(self, stamp: Stamp, hashes: Sequence[bytes]) -> None:
         """Copy the paid vectors of these texts into the searchable index."""
         with self._writing, self._skip_if_unavailable():
-            vectors, chunks = self.of(stamp), self._paid.chunks_of(hashes)
+            (index, state), chunks = self._look(stamp), self._paid.chunks_of(hashes)
             # If this fails, the next run looks at everything.
             copied = self._copied_seq.pop(stamp, FRESH)
-            self._add_paid(vectors, vectors.lacking(np.asarray(chunks, dtype=np.int64)))
-            vectors.sync(vectors.watermark)
+            self._add_paid(stamp, index, lacking(index, np.asarray(chunks, dtype=np.int64)))
+            index.sync(state.watermark)
             self._copied_seq[stamp] = copied
 
     def fits(self, stamp: Stamp, room: int) -> bool:
         """True if the vectors of all chunks in use fit into `room` bytes."""
-        return self.of(stamp).memory_of(self.count()) <= room
+        return self.state(stamp).row_bytes * self.count() <= room
 
     def count(self) -> int:
         """Number of chunks in use.
@@ -273,87 +278,37 @@ class VectorIndexes:
 
     def size(self, stamp: Stamp) -> int:
         """Number of vectors, 0 if the server is unavailable."""
-        vectors = self.of(stamp)
         if not self.away:
             with self._skip_if_unavailable():
-                return len(vectors)
+                return len(self.of(stamp).ids())
         return 0
 
     def embedded(self, stamp: Stamp) -> int:
         """Number of chunks in use that have a vector, 0 if the server is unavailable."""
-        vectors = self.of(stamp)
-        if vectors.watermark == self._content.seq():
+        index, state = self._look(stamp)
+        if state.watermark == self._content.seq():
             return self.size(stamp)
         if not self.away:
             with self._skip_if_unavailable():
-                return len(np.intersect1d(vectors.ids(), self._chunks_in_use(), assume_unique=True))
+                return len(np.intersect1d(index.ids(), self._chunks_in_use(), assume_unique=True))
         return 0
 
     def chunks_within(self, narrow: SearchFilter) -> Ids:
         """Ids of the chunks that match a filter; cached, since filters are used repeatedly."""
-        seq, cache = self._content.seq(), self._filtered_chunks
-        known = cache.get(narrow)
-        if known is not None and known[0] == seq:
-            return known[1]
-        whole = not (narrow.extensions or narrow.languages or narrow.docs is not None)
-        chunks = (
-            self._chunks.of(narrow.sources, seq) if whole else self._find_filtered_chunks(narrow)
-        )
-        kept = {key: ids for key, ids in list(cache.items())[-WITHIN:] if ids[0] == seq}
-        self._filtered_chunks = {**kept, narrow: (seq, chunks)}
-        return chunks
-
-    def _find_filtered_chunks(self, narrow: SearchFilter) -> Ids:
-        by_language = (
-            f" AND blobs.language IN ({marks(narrow.languages)})" if narrow.languages else ""
-        )
-        query = (
-            "SELECT docs.id, docs.path, first_chunk, last_chunk FROM docs "
-            "JOIN blobs ON blobs.id = docs.blob "
-            f"WHERE docs.source IN ({marks(narrow.sources)}){by_language} AND NOT private"
-        )
-        values = (*narrow.sources, *narrow.languages)
-        with self._connections.read() as connection:
-            if narrow.docs is None or len(narrow.docs) > FEW_DOCS:
-                rows = connection.execute(query, values).fetchall()
-            else:
-                # Looked up by id: a source may have a hundred times as many docs.
-                docs, rows = sorted(narrow.docs), []
-                for part in parts(docs, PART):
-                    batch_query = f"{query} AND docs.id IN ({marks(part)})".replace(
-                        "docs.source", "+docs.source"
-                    )
-                    rows += connection.execute(batch_query, (*values, *part)).fetchall()
-        ranges = {
-            (first, last)
-            for doc, path, first, last in rows
-            if (narrow.docs is None or doc in narrow.docs)
-            and (not narrow.extensions or extension_of(path) in narrow.extensions)
-        }
-        return expand(*_columns(sorted(ranges), 2))
+        return self._chunks.within(narrow, self._content.seq())
 
     def on_disk(self) -> list[Manifest | None]:
         """Manifest of each directory, None for one without a readable manifest."""
-        return [read_manifest(path) for path in self._paths()]
+        return self._folder.manifests()
 
     def keep_only(self, stamps: Collection[Stamp]) -> None:
         """Remove the vectors of every other embedder."""
         with self._writing:
             self.let_go(stamps)
-            kept = set() if self._qdrant else {self._path_of(stamp) for stamp in stamps}
-            for path in self._paths():
-                if path not in kept:
-                    _remove(path)
-            self._remove_leftovers()
-            if self._qdrant is not None:
+            self._folder.keep_only(() if self._server else stamps)
+            if self._server is not None:
                 with self._skip_if_unavailable():
-                    store = self._content.get("identity")
-                    names = {self._qdrant.name_of(store, stamp) for stamp in stamps}
-                    self._qdrant.drop(
-                        collection.name
-                        for collection in self._qdrant.collections(store)
-                        if collection.name not in names
-                    )
+                    self._server.keep_only(self._content.get("identity"), stamps)
 
     def erase(self) -> None:
         """Remove unused rows from all files on disk, also from indexes that no longer answer.
@@ -362,11 +317,11 @@ class VectorIndexes:
         """
         with self._writing:
             used = self._chunks_in_use()
-            for path in self._paths():
+            for path in self._folder.paths():
                 manifest = read_manifest(path)
                 if manifest is None:
                     # Its rows can't be identified.
-                    _remove(path)
+                    remove(path)
                     continue
                 opened = self._open.get(manifest.stamp)
                 with (
@@ -375,8 +330,7 @@ class VectorIndexes:
                     else closing(Vectors.open(path, manifest.stamp)) as vectors
                 ):
                     vectors.remove(np.setdiff1d(vectors.ids(), used))
-                    vectors.compact()
-                    vectors.sync(vectors.watermark)
+                    vectors.sync(vectors.look().watermark, compact=True)
 
     def rest_but(self, stamp: Stamp) -> None:
         """Release the memory of all other indexes, unless one is being written."""
@@ -391,51 +345,44 @@ class VectorIndexes:
         with self._lock:
             for stamp in [stamp for stamp in self._open if stamp not in stamps]:
                 self._open.pop(stamp).close()
+                self._means.pop(stamp, None)
                 self._copied_seq.pop(stamp, None)
 
     def check(self) -> list[str]:
         """Compare the ids of all vector indexes with SQLite and describe the differences."""
         problems: list[str] = []
-        for path in self._paths():
+        for path in self._folder.paths():
             manifest = read_manifest(path)
             if manifest is None:
                 problems.append("vectors: nothing says how much of them is complete")
             elif manifest.watermark == self._content.seq():
                 problems += self._difference(manifest.stamp, partial(_ids_in, path))
-        if self._qdrant is not None:
+        if self._server is not None:
             with self._skip_if_unavailable():
-                for collection in self._qdrant.collections(self._content.get("identity")):
-                    if (
-                        collection.mark is not None
-                        and collection.mark.watermark == self._content.seq()
-                    ):
-                        problems += self._difference(
-                            collection.mark.stamp, lambda stamp: self.of(stamp).ids()
-                        )
+                for stamp, watermark in self._server.watermarks(self._content.get("identity")):
+                    if watermark == self._content.seq():
+                        problems += self._difference(stamp, lambda stamp: self.of(stamp).ids())
         return problems
 
     def verify(self) -> None:
         """Mark indexes with more or fewer rows than SQLite for comparison at the next change."""
         with self._lock:
-            opened = list(self._open.values())
-        for vectors in opened:
-            if isinstance(vectors, Vectors) and not vectors.is_whole():
-                log.warning(
-                    "the vectors of %s are damaged: they will be made anew", vectors.stamp.model
-                )
+            opened = list(self._open.items())
+        for stamp, index in opened:
+            if isinstance(index, Vectors) and not index.is_whole():
+                log.warning("the vectors of %s are damaged: they will be made anew", stamp.model)
                 with self._writing:
-                    self._discard(vectors.stamp)
-                    self._copied_seq.pop(vectors.stamp, None)
+                    self._discard(stamp)
+                    self._copied_seq.pop(stamp, None)
                 continue
-            complete = (
-                vectors.watermark == self._content.seq() and self._paid.find(vectors.stamp) is None
-            )
+            is_complete = self.state(stamp).watermark == self._content.seq()
             with self._skip_if_unavailable():
-                if complete and len(vectors) != self.count():
+                if not is_complete or self._paid.find(stamp) is not None:
+                    continue
+                size, count = len(index.ids()), self.count()
+                if size != count:
                     log.warning(
-                        "there are %d vectors of %d chunks: they will be compared",
-                        len(vectors),
-                        self.count(),
+                        "there are %d vectors of %d chunks: they will be compared", size, count
                     )
                     self._content.doubt()
 
@@ -449,9 +396,7 @@ class VectorIndexes:
         """Skip the block if the server is unavailable; its watermark shows what is missing."""
         try:
             yield
-        except NetworkError as error:
-            if error.code != UNAVAILABLE:
-                raise
+        except VectorServerAway as error:
             # Logged once, not for every batch of a run.
             if error.message != self._said:
                 log.warning("%s; until it is back, words answer", error.message)
@@ -481,94 +426,72 @@ class VectorIndexes:
                 break
         return [f"vectors: {missing} rows missing, {surplus} too many"]
 
-    def _path_of(self, stamp: Stamp) -> Path | None:
-        if self._directory is None:
-            return None
-        name = re.sub(r"[^a-z0-9]+", "-", f"{stamp.provider} {stamp.model}".lower()).strip("-")[:40]
-        return (
-            self._directory
-            / f"{name}-{hash_bytes(*(str(part).encode() for part in astuple(stamp))).hex()[:12]}"
-        )
-
-    def _paths(self) -> list[Path]:
-        if self._directory is None or not self._directory.is_dir():
-            return []
-        return sorted(
-            path
-            for path in self._directory.iterdir()
-            if path.is_dir() and not path.name.startswith(REMOVED)
-        )
-
-    def _remove_leftovers(self) -> None:
-        """Finish removals that were interrupted when a process was killed."""
-        if self._directory is not None:
-            for path in self._directory.glob(f"{REMOVED}*"):
-                shutil.rmtree(path, ignore_errors=True)
-
-    def _embed_missing(self, vectors: VectorIndex, embed: Embed, room: int, wanted: int) -> None:
+    def _embed_missing(self, job: EmbeddingJob, embed: Embed, room: int, wanted: int) -> None:
+        index, state = self._look(job.stamp)
         # Another thread has done it together with its own changes.
-        if wanted <= vectors.watermark <= self._content.seq():
+        if wanted <= state.watermark <= self._content.seq():
             return
-        due = self._due(vectors.watermark)
-        if due.seq == vectors.watermark:
+        due = self._due(state.watermark)
+        if due.seq == state.watermark:
             return
         used = due.chunks()
-        if due.gone is not None and vectors.memory + vectors.memory_of(len(used)) > room:
+        if due.gone is not None and state.memory + state.row_bytes * len(used) > room:
             # Whether there is room can't be decided from the changes alone.
             due = self._due(FRESH)
             used = due.chunks()
-        fits = vectors.memory_of(len(used)) <= room
+        fits = state.row_bytes * len(used) <= room
         # Even the existing vectors would have to be loaded first.
-        if not fits and vectors.memory > room:
-            raise _no_room(vectors, room)
-        self._drop(vectors, due, used)
-        missing = vectors.lacking(used)
-        if fits and vectors.memory + vectors.memory_of(len(missing)) > room:
+        if not fits and state.memory > room:
+            raise _no_room(job.stamp, room)
+        self._drop(index, state.watermark, due, used)
+        missing = lacking(index, used)
+        if fits and index.look().memory + state.row_bytes * len(missing) > room:
             # Without the dead rows there is enough room.
-            vectors.compact()
-        batch: list[tuple[int, str]] = []
-        for text in self._texts(due, missing):
-            batch.append(text)
-            if len(batch) >= EMBED_BATCH:
-                _add(vectors, embed, batch, room)
-                batch = []
-        _add(vectors, embed, batch, room)
-        vectors.sync(due.seq)
+            index.sync(state.watermark, compact=True)
+        texts = self._texts(due, missing)
+        while batch := list(islice(texts, EMBED_BATCH)):
+            if index.look().memory + state.row_bytes * len(batch) > room:
+                # Kept, but not searched: chunks without a vector would always come last.
+                index.sync(FRESH)
+                raise _no_room(job.stamp, room)
+            ids = np.asarray([chunk_id for chunk_id, _ in batch], dtype=np.int64)
+            index.add(ids, embed([text for _, text in batch]))
+        index.sync(due.seq)
 
-    def _copy(self, vectors: VectorIndex, room: int) -> None:
-        stamp = vectors.stamp
-        if vectors.memory_of(self.count()) > room:
+    def _copy(self, stamp: Stamp, room: int) -> None:
+        index, state = self._look(stamp)
+        if state.row_bytes * self.count() > room:
             return
         # A crash may have left vectors in SQLite that no watermark accounts for, so the first run
         # looks at all of them.
         after, complete = self._copied_seq.get(stamp, FRESH), self._paid.is_complete(stamp)
         if complete:
             # A server may have lost copied vectors.
-            after = min(after, vectors.watermark)
+            after = min(after, state.watermark)
         due = self._due(after)
-        if after == due.seq and (vectors.watermark == due.seq) == complete:
+        if after == due.seq and (state.watermark == due.seq) == complete:
             return
-        self._drop(vectors, due, due.chunks())
+        self._drop(index, state.watermark, due, due.chunks())
         embedded = np.asarray(self._paid.embedded(stamp, after), dtype=np.int64)
-        self._add_paid(vectors, vectors.lacking(embedded))
-        if complete and len(vectors) < LEAST_SHARE * self.count():
+        self._add_paid(stamp, index, lacking(index, embedded))
+        if complete and len(index.ids()) < LEAST_SHARE * self.count():
             self._paid.set_complete(self._paid.model(stamp), complete := False)
-        vectors.sync(due.seq if complete else FRESH)
+        index.sync(due.seq if complete else FRESH)
         self._copied_seq[stamp] = due.seq
 
-    def _drop(self, vectors: VectorIndex, due: _Due, used: Ids) -> None:
+    def _drop(self, index: VectorIndex, watermark: int, due: _Due, used: Ids) -> None:
         """Remove the rows of chunks that are no longer in use."""
         # SQLite was restored from an older copy: its next ids will stand for other chunks.
-        if vectors.watermark > due.seq:
-            vectors.remove(vectors.ids())
+        if watermark > due.seq:
+            index.remove(index.ids())
         else:
-            vectors.remove(np.setdiff1d(vectors.ids(), used) if due.gone is None else due.gone)
+            index.remove(np.setdiff1d(index.ids(), used) if due.gone is None else due.gone)
 
-    def _add_paid(self, vectors: VectorIndex, chunks: Ids) -> None:
-        for rows in self._paid.rows(vectors.stamp, chunks.tolist()):
+    def _add_paid(self, stamp: Stamp, index: VectorIndex, chunks: Ids) -> None:
+        for rows in self._paid.rows(stamp, chunks.tolist()):
             packed = np.frombuffer(b"".join(row for _, row in rows), dtype="<f2")
             ids = np.asarray([chunk_id for chunk_id, _ in rows], dtype=np.int64)
-            vectors.add(ids, packed.reshape(len(rows), -1).astype(np.float32))
+            index.add(ids, packed.reshape(len(rows), -1).astype(np.float32))
 
     def _chunks_in_use(self) -> Ids:
         return self._due(FRESH).chunks()
@@ -609,19 +532,6 @@ class VectorIndexes:
                 )
 
 
-def _remove(path: Path) -> None:
-    """Remove an index atomically: one without its rows must never be found in its place."""
-    aside = path.with_name(REMOVED + path.name)
-    shutil.rmtree(aside, ignore_errors=True)
-    # Files that another process has open (Windows) are removed the next time.
-    with suppress(OSError):
-        if path.is_dir():
-            os.replace(path, aside)
-            shutil.rmtree(aside, ignore_errors=True)
-        else:
-            path.unlink()
-
-
 def _ids_in(path: Path, stamp: Stamp) -> Ids:
     with closing(Vectors.open(path, stamp)) as vectors:
         return vectors.ids()
@@ -631,20 +541,7 @@ def _columns(rows: Sequence[tuple[int, ...]], count: int) -> Iterator[Ids]:
     return iter(np.asarray(rows, dtype=np.int64).reshape(-1, count).T)
 
 
-def _add(vectors: VectorIndex, embed: Embed, batch: Sequence[tuple[int, str]], room: int) -> None:
-    if batch:
-        if vectors.memory + vectors.memory_of(len(batch)) > room:
-            # Kept, but not searched: chunks without a vector would always come last.
-            vectors.sync(FRESH)
-            raise _no_room(vectors, room)
-        vectors.add(
-            np.asarray([chunk_id for chunk_id, _ in batch], dtype=np.int64),
-            embed([text for _, text in batch]),
-        )
-
-
-def _no_room(vectors: VectorIndex, room: int) -> LimitError:
-    stamp = vectors.stamp
+def _no_room(stamp: Stamp, room: int) -> LimitError:
     return LimitError(
         "EMBEDDINGS_LIMIT",
         f"embedding by {stamp.provider} {stamp.model} stopped: the vectors would take more than "

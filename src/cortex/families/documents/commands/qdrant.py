@@ -13,8 +13,9 @@ import typer
 
 from cortex.base.errors import ConfigError, NetworkError
 from cortex.base.settings import Settings, environment, load
-from cortex.engine.home_store import open_qdrant
-from cortex.engine.store import STORE_NAME, Qdrant, QdrantCollection, Store
+from cortex.engine.store import STORE_NAME, Store
+from cortex.engine.store.index.qdrant import Qdrant, QdrantCollection
+from cortex.engine.store.index.vector_servers import open_qdrant
 from cortex.toolkit.terminal.library import confirm
 from cortex.toolkit.terminal.options import JsonFlag
 from cortex.toolkit.terminal.output import print_json, say

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from cortex.base.errors import CortexError
+from cortex.base.errors import CODES, CortexError
 from cortex.base.text import TOKEN_CHARACTERS, estimate_tokens
 from cortex.toolkit.pagination import check_budget, too_small
 
@@ -49,46 +49,6 @@ CUT_FIELDS = (
 
 # Fields without which a row is useless.
 KEPT_FIELDS = ("id", "slug", "path", "title", "text", "claim", "state")
-
-# Error codes of the tool contract; errors that aren't listed are internal.
-CODES: Mapping[str, str] = {
-    **dict.fromkeys(
-        ("RECORD_UNKNOWN", "DOCUMENT_UNKNOWN", "MEMORY_UNKNOWN", "FILE_NOT_FOUND"), "NOT_FOUND"
-    ),
-    **dict.fromkeys(
-        (
-            "RECORD_INVALID",
-            "RECORD_CHANGED",
-            "ARGUMENT_INVALID",
-            "CURSOR_INVALID",
-            "QUERY_INVALID",
-            "MEMORY_AMBIGUOUS",
-        ),
-        "VALIDATION_ERROR",
-    ),
-    **dict.fromkeys(
-        (
-            "RIGHTS_MISSING",
-            "APPROVAL_NEEDED",
-            "PATH_OUTSIDE",
-            "PERMISSION_DENIED",
-            "FILE_UNREADABLE",
-        ),
-        "PERMISSION_DENIED",
-    ),
-    "QUERY_EMPTY": "QUERY_TOO_SHORT",
-    **{
-        code: code
-        for code in (
-            "BUDGET_TOO_SMALL",
-            "IDEMPOTENCY_REPLAY",
-            "RATE_LIMITED",
-            "SCOPE_NOT_FOUND",
-            "SENSITIVE_BLOCKED",
-            "TARGET_NOT_FOUND",
-        )
-    },
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,7 +290,7 @@ def code_of(error: CortexError) -> str:
     """Return the contract's code of an error."""
     if error.code == "ARGUMENT_INVALID" and "filter" in error.context:
         return "INVALID_FILTER"
-    return CODES.get(error.code, "SERVER_ERROR")
+    return CODES[error.code].tool or "SERVER_ERROR"
 
 
 def _frame_size(next_call: str) -> int:

@@ -43,46 +43,6 @@ DOCUMENT = "openapi.json"
 META = "Cortex-Meta"
 MAX_META_CHARACTERS = 4_000
 
-# The HTTP status of errors by code. Any other error is 503 if it can be retried, else 500.
-STATUSES: Mapping[str, int] = {
-    "ARGUMENT_INVALID": 400,
-    "QUERY_EMPTY": 400,
-    "QUERY_INVALID": 400,
-    "REGEX_INVALID": 400,
-    "CURSOR_INVALID": 400,
-    "BUDGET_TOO_SMALL": 400,
-    "MEMORY_AMBIGUOUS": 400,
-    "WORKSPACE_AMBIGUOUS": 400,
-    "CONFIG_INVALID": 400,
-    "REQUEST_REFUSED": 403,
-    "PATH_OUTSIDE": 403,
-    "FILE_UNREADABLE": 403,
-    "FILE_NOT_FOUND": 404,
-    "WORKSPACE_UNKNOWN": 404,
-    "SOURCE_UNKNOWN": 404,
-    "DOCUMENT_UNKNOWN": 404,
-    "MEMORY_UNKNOWN": 404,
-    "RECORD_UNKNOWN": 404,
-    "TARGET_NOT_FOUND": 404,
-    "SCOPE_NOT_FOUND": 404,
-    "RECORD_INVALID": 400,
-    "RECORD_CHANGED": 409,
-    "IDEMPOTENCY_REPLAY": 409,
-    "SENSITIVE_BLOCKED": 403,
-    "RIGHTS_MISSING": 403,
-    "APPROVAL_NEEDED": 403,
-    "INDEX_BUSY": 409,
-    "RATE_LIMITED": 429,
-    "INDEX_TIMEOUT": 504,
-    "SEARCH_TIMEOUT": 504,
-    "REGEX_TIMEOUT": 504,
-}
-
-
-def status_of(code: str) -> int:
-    """Return the HTTP status for an error code."""
-    return STATUSES.get(code, 503 if CODES[code].retryable else 500)
-
 
 class Api:
     """ASGI application that serves the tools of the families below /api."""
@@ -102,12 +62,7 @@ class Api:
             "tools": tools,
         }
         document = describe(
-            self._families,
-            version,
-            STATUSES,
-            dotted=identity.dotted,
-            guarded=guarded,
-            document=DOCUMENT,
+            self._families, version, dotted=identity.dotted, guarded=guarded, document=DOCUMENT
         )
         self._pages = {"": _dump(about), DOCUMENT: _dump(document)}
 
@@ -201,7 +156,7 @@ def _object(text: str) -> str:
 
 def _failure(text: str, error: CortexError | None) -> Response:
     """Build the response for an error rendered by its family, with a fitting status."""
-    status = status_of(error.code) if error is not None else 500
+    status = CODES[error.code].api_status if error is not None else 500
     seconds = error.context.get("retry_after_seconds") if error is not None else None
     return _json(_object(text), status, {} if seconds is None else {"Retry-After": str(seconds)})
 

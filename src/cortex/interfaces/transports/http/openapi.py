@@ -1,13 +1,14 @@
 """OpenAPI 3.1 document of the tools, built from the table that MCP lists them from.
 
-It knows schemas and descriptions, not the handling of calls; the caller supplies the statuses of
-errors. The parts that every document has are shared with the Core's.
+It knows schemas and descriptions, not the handling of calls. The parts that every document has are
+shared with the Core's.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from cortex.base.errors import CODES
 from cortex.interfaces.transports.http.gateway import API_PATH
 from cortex.toolkit.tool import Family, Tool, input_schema, spell
 
@@ -78,19 +79,9 @@ def list_tools(families: Sequence[Family], *, dotted: bool) -> list[dict[str, ob
 
 
 def describe(
-    families: Sequence[Family],
-    version: str,
-    statuses: Mapping[str, int],
-    *,
-    dotted: bool,
-    guarded: bool,
-    document: str,
+    families: Sequence[Family], version: str, *, dotted: bool, guarded: bool, document: str
 ) -> dict[str, object]:
-    """Build the document.
-
-    `statuses` are the statuses of errors by code; `guarded` is true where every request needs the
-    token.
-    """
+    """Build the document; `guarded` is true where every request needs the token."""
     paths: dict[str, object] = {
         API_PATH: {"get": _page("listTools", "List the tools", _LIST)},
         f"{API_PATH}/{document}": {
@@ -106,7 +97,7 @@ def describe(
         guarded=guarded,
         tags=[family.name for family in families],
         paths=paths,
-        components={"schemas": {"Error": ERROR}, "responses": _errors(statuses)},
+        components={"schemas": {"Error": ERROR}, "responses": _errors()},
     )
 
 
@@ -220,10 +211,10 @@ def _page(name: str, summary: str, schema: Mapping[str, object]) -> dict[str, ob
     }
 
 
-def _errors(statuses: Mapping[str, int]) -> dict[str, object]:
+def _errors() -> dict[str, object]:
     responses: dict[str, object] = {}
     for status, meaning in REFUSALS.items():
-        codes = ", ".join(f"`{code}`" for code, other in statuses.items() if other == status)
+        codes = ", ".join(f"`{name}`" for name, code in CODES.items() if code.status == status)
         description = f"{meaning} Codes: {codes}." if codes else meaning
         responses[f"Error{status}"] = error_response(description, waits=status == 429)
     return responses

@@ -5,7 +5,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cortex.engine.embedders.hashing import HashingEmbedder
+from cortex.engine.embedders.hash_embedder import HashingEmbedder
 
 
 @given(st.lists(st.text(max_size=40), max_size=6))
@@ -17,7 +17,7 @@ def test_every_text_has_one_row_of_length_one(texts):
 
 
 def test_the_same_text_has_the_same_vector_in_another_process():
-    program = "from cortex.engine.embedders.hashing import HashingEmbedder as H; print(H().embed(['parseConfigFile übung 検索'], 'query').tobytes().hex())"
+    program = "from cortex.engine.embedders.hash_embedder import HashingEmbedder as H; print(H().embed(['parseConfigFile übung 検索'], 'query').tobytes().hex())"
     runs = {
         subprocess.run(
             [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
