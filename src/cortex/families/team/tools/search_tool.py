@@ -20,6 +20,7 @@ from pydantic import Field
 
 from cortex.base.errors import Cancelled, CortexError, FileError, InputError
 from cortex.base.record_model import FOUND_KINDS, KINDS, Comment, Record
+from cortex.base.record_spec import spec_of
 from cortex.base.types import Cancel, Page, Query
 from cortex.engine.library import Library
 from cortex.engine.search.federated import FederatedHit, SearchTarget, federated_search
@@ -42,7 +43,6 @@ from cortex.families.team.tools.render import (
 from cortex.families.team.tools.row_views import usual_state
 from cortex.families.team.tools.search_target import FAMILY, place_of
 from cortex.families.team.tools.session import TeamSession
-from cortex.families.team.validation import STATES
 from cortex.toolkit.pagination import make_cursor, read_cursor
 from cortex.toolkit.tool import (
     Answer,
@@ -237,7 +237,7 @@ def _isolate_failure(place: SearchTarget, notes: list[str]) -> SearchTarget:
 
 def _state(status: str, kinds: Sequence[str]) -> str:
     """Check a state for these kinds. Raises: InputError ARGUMENT_INVALID."""
-    known = dict.fromkeys(state for kind in kinds for state in STATES[KINDS[kind]])
+    known = dict.fromkeys(state for kind in kinds for state in spec_of(KINDS[kind]).states)
     if status and status not in known:
         raise InputError(
             "ARGUMENT_INVALID",

@@ -20,6 +20,7 @@ from cortex.base.record_model import (
     RecordFilter,
     Subcortex,
 )
+from cortex.base.record_spec import fields_of
 from cortex.base.visibility import Viewer, sees
 from cortex.engine.store import RecordQueries, RecordTransaction
 from cortex.families.team.references import (
@@ -30,11 +31,10 @@ from cortex.families.team.references import (
     resolve_ref,
     scope_of,
 )
-from cortex.families.team.validation import LIMITS
 from cortex.families.team.wire.codec import is_id
 from cortex.interfaces.team_server.access_policy import not_found
 
-_REASON = LIMITS[Draft]["reason"]
+_REASON = fields_of(Draft)["reason"].limit
 
 
 class VisibleRecords:
