@@ -23,7 +23,7 @@ No I/O, and no rule that needs two fields: those are in the team family's `valid
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from functools import cache
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
@@ -169,14 +169,14 @@ class KindSpec:
         return f"{self.name}es" if self.name.endswith("x") else f"{self.name}s"
 
 
-C = TypeVar("C", bound=type)
+C = TypeVar("C", bound=type[Any])
 
 KINDS: dict[str, type] = {}
 PREFIXES: dict[type, str] = {}
 _SPECS: dict[type, KindSpec] = {}
 
 
-def record_kind(spec: KindSpec) -> Any:
+def record_kind(spec: KindSpec) -> Callable[[C], C]:
     """Register the class that it decorates as the body of a kind, by its name in small letters."""
 
     def register(cls: C) -> C:

@@ -227,7 +227,8 @@ def _validate_list(field: str, values: Sequence[Any], spec: FieldSpec) -> tuple[
             value = tuple(_validate_text(place, part, spec.element, True) for part in value)
         elif not (value := _validate_text(place, value, spec.element, False)):
             continue
-        kept.setdefault(value.casefold() if spec.folded else value, value)
+        key = value.casefold() if spec.folded and isinstance(value, str) else value
+        kept.setdefault(key, value)
     if len(kept) > spec.limit:
         raise refusal(field, f"{field} are at most {spec.limit}, these are {len(kept)}")
     return tuple(kept.values())

@@ -75,8 +75,8 @@ def list_query(cls: type) -> type[Arguments]:
         )
     for name in _filters_of(cls):
         if name == "type":
-            types = Literal[fields_of(cls)["type"].choices]  # type: ignore[valid-type]
-            fields[name] = (types | None, None)
+            types = fields_of(cls)["type"].choices
+            fields[name] = (Literal[types] | None, None)  # type: ignore[valid-type]
         elif name == "tag":
             most = fields_of(cls)["tags"].limit
             fields[name] = (Annotated[tuple[str, ...], Field(max_length=most)], ())
