@@ -97,7 +97,7 @@ class Evidence:
 class Attachment:
     """A file or page that belongs to a record: its location, never its bytes."""
 
-    name: Annotated[str, FieldSpec(300, needed=True, key=True)]
+    name: Annotated[str, FieldSpec(300, needed=True, prose=True, key=True)]
     ref: Annotated[str, FieldSpec(2_000, needed=True, role="citation", key=True)]
     media_type: Annotated[str, FieldSpec(100)] = ""
     size: int = 0
@@ -107,7 +107,7 @@ class Attachment:
 class Term:
     """A word of a glossary."""
 
-    term: Annotated[str, FieldSpec(100, needed=True, key=True)]
+    term: Annotated[str, FieldSpec(100, needed=True, prose=True, key=True)]
     meaning: Annotated[str, FieldSpec(1_000, needed=True, long=True)]
 
 
@@ -115,7 +115,7 @@ class Term:
 
 _BODY_OPTION = Option("--body", "TEXT", "What it says, as Markdown; -: from stdin.")
 
-_TITLE = FieldSpec(300, needed=True, option=Option("--title", "TEXT", "Another title."))
+_TITLE = FieldSpec(300, needed=True, prose=True, option=Option("--title", "TEXT", "Another title."))
 _SUBCORTEX = FieldSpec(
     role="subcortex", kind="subcortex", belongs=True, filtered=True, row=None, http="subcortex_id",
     option=Option(
@@ -166,7 +166,15 @@ def _tags(most: int) -> FieldSpec:
         remove="--untag", remove_help="A tag to leave out; may be repeated.",
     )  # fmt: skip
     return FieldSpec(
-        most, element=50, folded=True, role="tag", filtered=True, indexed=8, row=None, option=option
+        most,
+        element=50,
+        prose=True,
+        folded=True,
+        role="tag",
+        filtered=True,
+        indexed=8,
+        row=None,
+        option=option,
     )
 
 
@@ -224,7 +232,7 @@ class Subcortex:
     name: Annotated[
         str,
         FieldSpec(
-            100, needed=True,
+            100, needed=True, prose=True,
             option=Option("--name", "NAME", "What it is called.", edit_help="Another name."),
         ),
     ]  # fmt: skip
@@ -290,7 +298,7 @@ class Subcortex:
     naming: Annotated[
         tuple[str, ...],
         FieldSpec(
-            100, indexed=4, row=None,
+            100, prose=True, indexed=4, row=None,
             option=Option(
                 "--naming", "RULE", "A rule for how things are named; may be repeated.",
                 remove="--remove-naming", remove_help="A rule to leave out; may be repeated.",
@@ -604,7 +612,7 @@ class Draft:
     """A contribution that waits for a person."""
 
     type: Annotated[str, replace(_type(DRAFT_TYPES), needed=True)]
-    title: Annotated[str, FieldSpec(300)]
+    title: Annotated[str, FieldSpec(300, prose=True)]
     body: Annotated[str, _body(100_000, row="text")]
     state: Annotated[str, FieldSpec(http="status", row=None, sent="never")] = "pending_review"
     target_kind: Annotated[str, FieldSpec(choices=TARGET_KINDS, http="target_type")] = ""
@@ -613,7 +621,9 @@ class Draft:
         str, FieldSpec(200, role="target", filtered=True, http="target_id", row=None)
     ] = ""
     # Of a task_update: field, value.
-    patch: Annotated[tuple[tuple[str, str], ...], FieldSpec(20, element=10_000, row="changes")] = ()
+    patch: Annotated[
+        tuple[tuple[str, str], ...], FieldSpec(20, element=10_000, prose=True, row="changes")
+    ] = ()
     artifact_type: Annotated[str, FieldSpec(choices=("", *ARTIFACT_TYPES))] = ""
     thread_type: Annotated[str, FieldSpec(choices=("", *THREAD_TYPES))] = ""
     citations: _Citations = ()

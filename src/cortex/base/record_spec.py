@@ -63,6 +63,8 @@ class FieldSpec:
     needed: bool = False
     # Has several lines; all other texts are one line, with white space folded.
     long: bool = False
+    # Written by people and agents, so judged by plugins; long texts are prose anyhow.
+    prose: bool = False
     # Milliseconds since 1970, 0 for never.
     moment: bool = False
     # Random by nature, so not scanned for secrets.
@@ -118,6 +120,11 @@ class FieldSpec:
     def limit(self) -> int:
         """Most characters, or elements of a list."""
         return self.most or (LINE if self.part is None else ELEMENTS)
+
+    @property
+    def is_prose(self) -> bool:
+        """True for text that plugins judge; others are ids, addresses, names, allowed values."""
+        return self.prose or self.long
 
     @property
     def http_name(self) -> str:
