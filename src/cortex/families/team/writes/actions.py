@@ -28,9 +28,9 @@ from cortex.engine.store import RecordTransaction
 from cortex.families.team.notifications import resolve_name
 from cortex.families.team.references import resolve_ref
 from cortex.families.team.validation import refusal
-from cortex.families.team.writes.create import Created
 from cortex.families.team.writes.supersession import check_supersedes, write_superseded
-from cortex.families.team.writes.update import Change, carry_out, revise_in
+from cortex.families.team.writes.transactions import Written, carry_out
+from cortex.families.team.writes.update import Change, revise_in
 
 Patch = Mapping[str, str]
 
@@ -205,7 +205,7 @@ def update_task_once(
     key: str = "",
     payload: str = "",
     version: int | None = None,
-) -> Created:
+) -> Written:
     """Like `update_task`, and also reports if the same key had been used before."""
 
     def work(step: RecordTransaction) -> str:
