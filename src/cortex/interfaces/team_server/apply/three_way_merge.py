@@ -9,7 +9,7 @@ renewed by the caller, who has all comments. Pure.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, is_dataclass, replace
 from typing import Any, TypeVar
 
 from cortex.base.errors import InputError
@@ -56,8 +56,7 @@ def merged(before: B, after: B, current: B) -> B | Conflict:
     changes: dict[str, object] = {}
     clashes: list[MergeConflict] = []
     special = _merge_special_fields(before, after, current)
-    for field in fields(current):
-        name = field.name
+    for name in fields_of(type(current)):
         if name in special:
             changes[name] = special[name]
             continue
@@ -77,8 +76,7 @@ def merge_without_base(after: Any, current: Any) -> Any:
     """
     if isinstance(after, Notification):
         return current
-    derived = SUMMARY if isinstance(after, Thread) else ()
-    names = [field.name for field in fields(current) if field.name not in derived]
+    names = [name for name, spec in fields_of(type(current)).items() if spec.merge != "derived"]
     pairs = [(name, getattr(current, name), getattr(after, name)) for name in names]
     clashes = [MergeConflict(name, theirs, ours) for name, theirs, ours in pairs if theirs != ours]
     return Conflict(tuple(clashes)) if clashes else current
@@ -151,14 +149,14 @@ def _merge_special_fields(before: Body, after: Body, current: Body) -> dict[str,
     match before, after, current:
         case Thread(), Thread(), Thread():
             base, by, sources = _supplied_summary(after)
-            if supplies(before, after):
-                return dict(zip(SUMMARY, (base, sources, by), strict=True))
-            return {name: getattr(current, name) for name in SUMMARY}
+            kept = [getattr(current, name) for name in SUMMARY]
+            supplied = [base, sources, by] if supplies(before, after) else kept
+            special |= zip(SUMMARY, supplied, strict=True)
         case Draft(), Draft(), Draft() if (
             current.reviewed_by and before.state != after.state == current.state == "rejected"
         ):
             # The first rejection counts.
-            return {name: getattr(current, name) for name in _REVIEW}
+            special |= {name: getattr(current, name) for name in _REVIEW}
     return special
 
 
