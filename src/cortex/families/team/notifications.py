@@ -25,6 +25,7 @@ from cortex.base.record_model import (
     RecordFilter,
     Task,
 )
+from cortex.base.record_spec import fields_of
 from cortex.base.settings import Settings
 from cortex.base.text import one_line
 from cortex.engine.store import RecordTransaction
@@ -39,7 +40,7 @@ from cortex.families.team.notification_texts import (
     SPOKE,
     Reason,
 )
-from cortex.families.team.validation import LIMITS, checked
+from cortex.families.team.validation import checked
 
 OPEN = ("new", "seen")
 # Most mentions of one text.
@@ -67,7 +68,7 @@ def notice(
         type,
         recipient,
         about.id,
-        one_line(title or title_of(about), LIMITS[Notification]["title"]) or about.id,
+        one_line(title or title_of(about), fields_of(Notification)["title"].limit) or about.id,
         one_line(reason.text, REASON),
         sensitivity=about.body.sensitivity,
     )

@@ -7,7 +7,7 @@ returned as usual.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from cortex.base.record_model import KINDS, PREFIXES, Record, RecordFilter
@@ -152,14 +152,7 @@ def docs_of(connection: Connection, ways: Sequence[Way], sources: Sequence[int])
     return frozenset(docs)
 
 
-_KIND_OF: Mapping[str, str] = {
-    prefix: name
-    for name, cls in KINDS.items()
-    for known, prefix in PREFIXES.items()
-    if known is cls
-}
-
-
 def kind_of_id(record_id: str) -> str:
     """Kind of record for an id, "" if the id is not one of ours."""
-    return _KIND_OF.get(record_id.rpartition("_")[0] + "_", "")
+    prefix = record_id.rpartition("_")[0] + "_"
+    return next((name for name, cls in KINDS.items() if PREFIXES[cls] == prefix), "")

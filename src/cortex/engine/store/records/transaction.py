@@ -27,9 +27,6 @@ FEWEST_LOOKED_AT = 20
 
 # The maximum of each kind by itself comes from an index.
 _NEWEST_OF_KIND = "SELECT max(made) AS made FROM records WHERE kind = ?"
-_NEWEST = (
-    f"SELECT max(made) FROM ({' UNION ALL '.join([_NEWEST_OF_KIND] * len(KINDS))}) AS each_kind"
-)
 
 # True if the actor may see a record.
 Sees = Callable[[Record[Any], Get], bool]
@@ -106,9 +103,11 @@ class RecordTransaction:
 
     def newest(self) -> str:
         """Suffix of the id of the newest record, "" if there is none."""
+        of_kinds = " UNION ALL ".join([_NEWEST_OF_KIND] * len(KINDS))
+        query = f"SELECT max(made) FROM ({of_kinds}) AS each_kind"
         # A buffered record may be the newest one, so the query goes through the buffer.
         return self._connection.cached(
-            NEWEST, lambda _: self._connection.execute(_NEWEST, tuple(KINDS)).fetchone()[0] or ""
+            NEWEST, lambda _: self._connection.execute(query, tuple(KINDS)).fetchone()[0] or ""
         )
 
     def put(self, record: Record[Any], action: str = "") -> Record[Any]:

@@ -14,6 +14,7 @@ from typing import Any
 from cortex.base.errors import InputError
 from cortex.base.record_model import (
     FOUND_KINDS,
+    TARGET_KINDS,
     Artifact,
     Comment,
     Draft,
@@ -24,7 +25,6 @@ from cortex.base.record_model import (
 )
 from cortex.base.visibility import UNFILED
 from cortex.engine.store import RecordChange, kind_of_id
-from cortex.families.team.field_rules import TARGET_KINDS
 from cortex.families.team.notifications import OPEN, close_notices, notice_spoken
 from cortex.families.team.permissions import need
 from cortex.families.team.references import check_open, resolved, target_of

@@ -12,12 +12,13 @@ from dataclasses import replace
 from typing import Any
 
 from cortex.base.record_model import Artifact, Draft, Link, Notification, Record, Task, Thread
+from cortex.base.record_spec import fields_of
 from cortex.base.text import one_line
 from cortex.families.team.notification_texts import fits
 from cortex.families.team.notifications import title_of
 from cortex.families.team.permissions import need
 from cortex.families.team.required_permissions import changed_fields
-from cortex.families.team.validation import LIMITS, refusal
+from cortex.families.team.validation import refusal
 from cortex.interfaces.team_server.access_policy import not_found
 from cortex.interfaces.team_server.apply.action_context import ActionContext
 from cortex.interfaces.team_server.apply.visible_records import inherit_sensitivity
@@ -48,7 +49,7 @@ def delivered(body: Notification, context: ActionContext) -> Notification | None
         if not (own or context.was_changed(body.about)) or not _is_due(body, about, context):
             return None
     if not own:
-        title = one_line(title_of(about), LIMITS[Notification]["title"]) or about.id
+        title = one_line(title_of(about), fields_of(Notification)["title"].limit) or about.id
         body = replace(body, title=title)
     return inherit_sensitivity(body, about)
 
