@@ -31,7 +31,7 @@ SMALL_PROJECT = (
     ),
     (
         "Team: decisions, with the code they are about.",
-        "artifact create 'Sessions live 15 minutes' --type adr --code sessions.py#Session"
+        "team artifact create 'Sessions live 15 minutes' --type adr --code sessions.py#Session"
         " --body 'Long enough to pay, short enough for a shared computer.'",
         "search 'how long does a session live' --in team --limit 1",
     ),

@@ -135,7 +135,7 @@ CODES: Mapping[str, Code] = {
     "RECORD_UNKNOWN": Code(
         "processing",
         False,
-        "Take the id from cortex_search, or from `cortex thread list` and its like.",
+        "Take the id from cortex_search, or from `cortex team thread list` and its like.",
     ),
     "RECORD_INVALID": Code(
         "processing", False, "Change what it says, and send it again; nothing was written."
@@ -153,7 +153,7 @@ CODES: Mapping[str, Code] = {
     "SCOPE_NOT_FOUND": Code(
         "processing",
         False,
-        "See the subcortexes with cortex_get_bootstrap_pack or `cortex subcortex list`.",
+        "See the subcortexes with cortex_get_bootstrap_pack or `cortex team subcortex list`.",
     ),
     "IDEMPOTENCY_REPLAY": Code(
         "processing",

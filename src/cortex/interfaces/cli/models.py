@@ -1,4 +1,4 @@
-"""`cortex models list|use`: the embedders, the one in use, and the cost of another one.
+"""`cortex models list|use|serve`: the embedders, the one in use, and the cost of another one.
 
 Embedders on this machine are measured on some chunks of the project; for a server, requests and
 tokens are estimated. No server is contacted without `--check`.
@@ -24,14 +24,16 @@ from cortex.engine.engine import Engine
 from cortex.engine.store import STORE_NAME
 from cortex.engine.store_folder import find_store
 from cortex.interfaces.cli.config import PathOption
+from cortex.interfaces.cli.model_server import serve
 from cortex.interfaces.cli.status import in_time
 from cortex.toolkit.terminal.options import JsonFlag
 from cortex.toolkit.terminal.output import print_json, say
 from cortex.toolkit.terminal.settings_file import change, load_settings, say_change
 
 app = typer.Typer(
-    name="models", help="Show and choose what turns text into vectors.", no_args_is_help=True
+    name="models", help="Show, choose and serve what turns text into vectors.", no_args_is_help=True
 )
+app.command("serve")(serve)
 
 PROVIDERS = ("local", "onnx", "openai", "ollama", "cortex-embed")
 # Providers that run in our own process.

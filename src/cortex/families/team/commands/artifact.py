@@ -1,4 +1,4 @@
-"""`cortex artifact`: commands to create, edit, accept and supersede artifacts, with history."""
+"""`cortex team artifact`: create, edit, accept and supersede artifacts, with history."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ from cortex.toolkit.terminal.output import moment, print_json, say
 from cortex.toolkit.terminal.prompts import writer
 
 KIND = "artifact"
-START = "There is no artifact yet: `cortex artifact create TITLE --body-file FILE` makes one"
+START = "There is no artifact yet: `cortex team artifact create TITLE --body-file FILE` makes one"
 TYPES_HELP = ", ".join(ARTIFACT_TYPES)
 HISTORY = 100  # changes shown
 INSTEAD = "give the text with --body or --body-file, or say what else to change"
@@ -293,7 +293,7 @@ def create_one(
                 actor = _ask(library, "accept_artifact", artifact, "Write it as accepted?")
             return create(library, stored, actor=actor, key=key, payload=repr(artifact))
 
-        again = f"cortex artifact create {shlex.quote(title)} --body-file"
+        again = f"cortex team artifact create {shlex.quote(title)} --body-file"
         record = written(body, body_file, keep, edit=edit, name=KIND, again=again, instead=INSTEAD)
         say_cautions(library, record)
         say_strangers(library, record)
@@ -364,7 +364,7 @@ def edit_one(
         if not (
             plain or owner is not None or reviewed or any(option is not None for option in lists)
         ):
-            again = f"cortex artifact edit {before.id} --body-file"
+            again = f"cortex team artifact edit {before.id} --body-file"
             after = edited(
                 library,
                 before,
@@ -442,7 +442,7 @@ def _edited_state(state: str | None) -> str | None:
     word = one_of(state, STATES[Artifact], "--state")
     if word in ("accepted", "superseded"):
         verb = {"accepted": "accept ID", "superseded": "supersede OLD NEW"}[word]
-        raise InputError("ARGUMENT_INVALID", f"`cortex artifact {verb}` does that")
+        raise InputError("ARGUMENT_INVALID", f"`cortex team artifact {verb}` does that")
     return word
 
 

@@ -1,4 +1,4 @@
-"""`cortex drafts`: review of agents' contributions, which a person approves or rejects."""
+"""`cortex team drafts`: review of agents' contributions, which a person approves or rejects."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def _print_draft(record: Record[Draft], now: int, after: str) -> None:
     say_list("Code", [told_code(link) for link in body.code_links])
     say_text(after)
     if drafts.state_of(body, now) in (drafts.PENDING, drafts.EXPIRED):
-        say(f"`cortex drafts approve {record.id}` or `reject` asks you here, on a terminal.")
+        say(f"`cortex team drafts approve {record.id}` or `reject` asks you here, on a terminal.")
 
 
 @app.command("approve")

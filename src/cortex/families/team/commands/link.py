@@ -1,4 +1,4 @@
-"""`cortex link`: relations between records, and the review of suspected contradictions."""
+"""`cortex team link`: relations between records, and the review of suspected contradictions."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from cortex.toolkit.terminal.output import print_json, say
 from cortex.toolkit.terminal.prompts import writer
 
 KIND = "link"
-START = "There is no link yet: `cortex link add FROM RELATION TO` makes one"
+START = "There is no link yet: `cortex team link add FROM RELATION TO` makes one"
 RELATIONS_HELP = ", ".join(RELATIONS)
 
 app = typer.Typer(name=KIND, help="How records stand to one another.", no_args_is_help=True)

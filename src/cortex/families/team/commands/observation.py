@@ -1,4 +1,4 @@
-"""`cortex observation`: observations, mostly by agents and plugins.
+"""`cortex team observation`: observations, mostly by agents and plugins.
 
 They need no approval, so this is where people review them.
 """

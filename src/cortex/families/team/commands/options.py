@@ -38,18 +38,18 @@ from cortex.toolkit.terminal.workspace import from_root, here
 EVIDENCE = ("thread", "comment", "observation", "artifact", "url")
 LISTS = {
     **{
-        kind: f"cortex {kind} list --all"
+        kind: f"cortex team {kind} list --all"
         for kind in ("thread", "task", "artifact", "link", "subcortex")
     },
-    "observation": "cortex observation list",
-    "comment": "cortex thread show ID",
-    "draft": "cortex drafts list --all",
+    "observation": "cortex team observation list",
+    "comment": "cortex team thread show ID",
+    "draft": "cortex team drafts list --all",
     "notification": "cortex inbox --all",
 }
 ANYTHING = 'cortex search "..." --in team'
 OTHER_WAYS = (
-    "Ask somebody who may, or propose it: `cortex artifact create --state proposed`, a comment, "
-    "a draft."
+    "Ask somebody who may, or propose it: `cortex team artifact create --state proposed`, "
+    "a comment, a draft."
 )
 UNKNOWN = ("RECORD_UNKNOWN", "TARGET_NOT_FOUND", "SCOPE_NOT_FOUND")
 
@@ -187,7 +187,7 @@ def suggested(error: InputError) -> tuple[str, ...]:
             f"{OTHER_WAYS}",
         )
     if new := context.get("accept"):
-        return (f"`cortex artifact accept {new} --evidence KIND:REF` accepts it.",)
+        return (f"`cortex team artifact accept {new} --evidence KIND:REF` accepts it.",)
     if context.get("field") == "evidence" and "accepted" in error.message:
         return (
             "--evidence KIND:REF says what it rests on; without it, it is a draft or proposed.",

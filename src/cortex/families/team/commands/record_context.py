@@ -129,7 +129,7 @@ def told_link(link: Record[Any], seen_from: str, known: Titles) -> str:
     relation = body.relation.replace("_", " ") if is_source else _INVERSE[body.relation]
     other = title_with_id(body.target if is_source else body.source, known)
     judged = (
-        f" (candidate {link.id}: judge it with `cortex link confirm` or `dismiss`)"
+        f" (candidate {link.id}: judge it with `cortex team link confirm` or `dismiss`)"
         if body.state == "candidate"
         else ""
     )

@@ -1,4 +1,4 @@
-"""`cortex subcortex`: a team's topics with charter, glossary, naming rules and pins."""
+"""`cortex team subcortex`: a team's topics with charter, glossary, naming rules and pins."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ from cortex.toolkit.terminal.output import print_json, say
 from cortex.toolkit.terminal.prompts import writer
 
 KIND = "subcortex"
-START = "There is no subcortex yet: `cortex subcortex create SLUG --name NAME` makes one"
+START = "There is no subcortex yet: `cortex team subcortex create SLUG --name NAME` makes one"
 RECENT = 10  # threads shown per subcortex
 INSTEAD = "give the charter with --charter or --charter-file"
 
@@ -210,7 +210,7 @@ def create_one(
             )
             return create(library, body, actor=writer(), key=key)
 
-        again = f"cortex subcortex create {slug} --name {shlex.quote(name)} --charter-file"
+        again = f"cortex team subcortex create {slug} --name {shlex.quote(name)} --charter-file"
         record = written(
             charter, charter_file, keep, edit=edit, name=slug, again=again, instead=INSTEAD
         )
@@ -295,7 +295,7 @@ def edit_one(
                 payload=payload,
             )
         else:
-            again = f"cortex subcortex edit {before.body.slug} --charter-file"
+            again = f"cortex team subcortex edit {before.body.slug} --charter-file"
             after = edited(
                 library,
                 before,

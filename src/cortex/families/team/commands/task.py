@@ -1,4 +1,4 @@
-"""`cortex task`: commands to create, assign and update tasks."""
+"""`cortex team task`: commands to create, assign and update tasks."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ from cortex.toolkit.terminal.output import print_json
 from cortex.toolkit.terminal.prompts import writer
 
 KIND = "task"
-START = "There is no task yet: `cortex task create TITLE` makes one"
+START = "There is no task yet: `cortex team task create TITLE` makes one"
 STATES_HELP = ", ".join(STATES[Task])
 
 AssignOption = Annotated[
@@ -190,7 +190,7 @@ def create_one(
             stored = replace(task, code_links=code_cited(library, links))
             return create(library, stored, actor=writer(), key=key, payload=repr(task))
 
-        again = f"cortex task create {shlex.quote(title)} --body-file"
+        again = f"cortex team task create {shlex.quote(title)} --body-file"
         instead = "give the text with --body"
         record = written(body, body_file, keep, edit=edit, name=KIND, again=again, instead=instead)
         say_strangers(library, record)

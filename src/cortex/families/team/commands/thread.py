@@ -1,4 +1,4 @@
-"""`cortex thread`: commands to open, comment, edit, resolve and reopen discussions."""
+"""`cortex team thread`: commands to open, comment, edit, resolve and reopen discussions."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ from cortex.toolkit.terminal.output import print_json, say
 from cortex.toolkit.terminal.prompts import writer
 
 KIND = "thread"
-START = "There is no thread yet: `cortex thread create TITLE` opens one"
+START = "There is no thread yet: `cortex team thread create TITLE` opens one"
 TYPES_HELP = ", ".join(THREAD_TYPES)
 INSTEAD = "give the text with --body or --body-file, or say what else to change"
 
@@ -216,7 +216,7 @@ def create_one(
             stored = replace(thread, code_links=code_cited(library, links))
             return create(library, stored, actor=writer(), key=key, payload=repr(thread))
 
-        again = f"cortex thread create {shlex.quote(title)} --body-file"
+        again = f"cortex team thread create {shlex.quote(title)} --body-file"
         record = written(
             body,
             body_file,
@@ -282,13 +282,14 @@ def comment(
             keep,
             edit=True,
             name="comment",
-            again=f"cortex thread comment {thread} --body-file",
+            again=f"cortex team thread comment {thread} --body-file",
             instead="give the text, or - to take it from stdin",
         )
         say_strangers(library, record)
         if about.body.state == "resolved":
             say(
-                f"note: the thread is resolved; `cortex thread reopen {thread}` opens it again",
+                f"note: the thread is resolved; `cortex team thread reopen {thread}` "
+                "opens it again",
                 error=True,
             )
     return tell_record(record, f"✓ Commented {record.id}", as_json=as_json)
@@ -364,7 +365,7 @@ def edit_one(
     with team() as library:
         before = resolve_ref(library.store.records, ref, KIND)
         if not plain and all(option is None for option in lists):
-            again = f"cortex thread edit {before.id} --body-file"
+            again = f"cortex team thread edit {before.id} --body-file"
             after = edited(
                 library, before, "body", action="edit", key=key, again=again, instead=INSTEAD
             )
