@@ -21,7 +21,8 @@ import typer
 
 import cortex
 from cortex.base.errors import CODES
-from cortex.base.record_model import PREFIXES
+from cortex.base.record_model import PREFIXES, Attachment, CodeLink, Evidence, Term
+from cortex.base.record_spec import fields_of, spec_of
 from cortex.engine.chunkers import LANGUAGES, languages
 from cortex.engine.chunkers.grammars import has_grammar
 from cortex.engine.search.query_classes import WEIGHTS, Weights
@@ -31,7 +32,6 @@ from cortex.families.code.tools import PROMPTS, RESOURCES, TOOLS
 from cortex.families.documents import tools as kb
 from cortex.families.memory import tools as memory
 from cortex.families.team import tools as team
-from cortex.families.team.field_rules import FIRST, LIMITS, STATES, TYPES
 from cortex.families.team.permissions import TIERS
 from cortex.families.team.tools.render import CODES as TEAM_CODES
 from cortex.interfaces.cli import app
@@ -148,18 +148,20 @@ def kind_rows() -> list[str]:
     """Every kind of record; the states that one may begin with are in bold."""
     rows = ["| kind | id | types | states |", "|---|---|---|---|"]
     for cls, prefix in PREFIXES.items():
-        first = FIRST.get(cls, STATES[cls])
+        first = spec_of(cls).first or spec_of(cls).states
         states = " ".join(
-            f"**`{state}`**" if state in first else f"`{state}`" for state in STATES[cls]
+            f"**`{state}`**" if state in first else f"`{state}`" for state in spec_of(cls).states
         )
-        types = " ".join(f"`{one}`" for one in TYPES.get(cls, ()))
+        spec = fields_of(cls).get("type")
+        types = " ".join(f"`{one}`" for one in (spec.choices if spec else ()))
         rows.append(f"| {cls.__name__.lower()} | `{prefix}…` | {types} | {states} |")
     return rows
 
 
 def limit_rows() -> list[str]:
     rows = ["| of | at most |", "|---|---|"]
-    for cls, limits in LIMITS.items():
+    for cls in (*PREFIXES, CodeLink, Evidence, Attachment, Term):
+        limits = {name: spec.most for name, spec in fields_of(cls).items() if spec.most}
         name = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", cls.__name__).lower()
         rows.append(
             f"| {name} | {', '.join(f'`{field}` {most:,}' for field, most in limits.items())} |"

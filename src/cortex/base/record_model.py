@@ -1,21 +1,52 @@
 """Data model of team records: one body class per kind; no I/O, standard library only.
 
-A `Record` is a header that all kinds share, and a body. `refs_of` lists the references of a body in
-one place, so that "which records refer to this" is one query for every kind. The meaning of states
-and the permissions are not known here.
+A `Record` is a header that all kinds share, and a body. Each field of a body has its row beside it
+and each kind above it: a new field is one row, a new kind one class. What derives from the rows,
+and how to read them, is in `record_spec`. The permissions are not known here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, Generic, TypeVar
+
+# The registry that is filled here belongs to the public names of this module.
+from cortex.base.record_spec import KINDS as KINDS
+from cortex.base.record_spec import PREFIXES as PREFIXES
+from cortex.base.record_spec import FieldSpec, KindSpec, Option, record_kind, spec_of
+from cortex.base.record_spec import refs_of as refs_of
 
 NORMAL, SENSITIVE = "normal", "sensitive"
+SENSITIVITIES = (NORMAL, SENSITIVE)
 # Priorities that are shown first.
 PRESSING = ("urgent", "high")
 # Summary fields of a thread: derived from its comments, unless a person or an agent wrote them.
 SUMMARY = ("summary", "summary_sources", "summary_by")
+# Most characters of a thread's rolling summary.
+SUMMARY_CHARACTERS = 1_200
+
+THREAD_TYPES = (
+    "question", "research", "proposal", "update", "decision", "incident", "retrospective", "other",
+)  # fmt: skip
+OBSERVATION_TYPES = (
+    "test_result", "backtest_result", "research_note", "code_change", "tool_output", "decision",
+    "checkpoint", "other",
+)  # fmt: skip
+ARTIFACT_TYPES = ("adr", "runbook", "report", "spec", "postmortem", "glossary", "other")
+DRAFT_TYPES = ("comment", "thread", "artifact", "task_update")
+NOTIFICATION_TYPES = (
+    "mention", "thread_update", "task_assigned", "task_update", "review_needed",
+    "artifact_accepted", "draft_approved", "draft_rejected", "system_alert",
+)  # fmt: skip
+VISIBILITIES = ("private", "internal")
+PRIORITIES = ("low", "normal", "high", "urgent")
+VERIFICATIONS = ("unverified", "verified", "incorrect")
+EVIDENCE_KINDS = ("thread", "comment", "observation", "artifact", "url")
+RELATIONS = ("supersedes", "contradicts", "supports", "depends_on")
+SOURCE_TYPES = ("manual", "stop_hook", "periodic_sync", "ci", "webhook", "api")
+TARGET_KINDS = ("", "thread", "task", "subcortex")
+OPEN_TASK_STATES = ("inbox", "assigned", "in_progress", "review", "blocked")
+_TASK_STATES = (*OPEN_TASK_STATES, "done", "cancelled")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +59,9 @@ class Actor:
     via: str = ""
 
 
+# -- parts of bodies
+
+
 @dataclass(frozen=True, slots=True)
 class CodeLink:
     """A file, or a symbol in it, that a record refers to.
@@ -35,33 +69,37 @@ class CodeLink:
     Hashes and commit describe it as it was when the link was made, where it could be read.
     """
 
-    path: str  # relative to the repository's root, with "/"
-    repo: str = ""  # its name
-    symbol: str = ""
+    # Relative to the repository's root, with "/".
+    path: Annotated[str, FieldSpec(1_000, needed=True, role="path", key=True)]
+    # Name of the repository.
+    repo: Annotated[str, FieldSpec(200)] = ""
+    symbol: Annotated[str, FieldSpec(300, role="symbol", folded=True, key=True)] = ""
     line_start: int = 0
     line_end: int = 0
-    commit: str = ""
-    root: str = ""  # the repository's folder on this machine; "" where it wasn't looked up
-    file_hash: str = ""  # hexadecimal
-    body_hash: str = ""
+    commit: Annotated[str, FieldSpec(64, random=True, http="commit_sha")] = ""
+    # The repository's folder on this machine; "" where it wasn't looked up.
+    root: Annotated[str, FieldSpec(4_000, random=True, local=True)] = ""
+    # Hexadecimal.
+    file_hash: Annotated[str, FieldSpec(random=True, local=True)] = ""
+    body_hash: Annotated[str, FieldSpec(random=True, local=True)] = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
     """A source that supports an artifact."""
 
-    kind: str  # thread, comment, observation, artifact or url
-    ref: str
-    note: str = ""
+    kind: Annotated[str, FieldSpec(choices=EVIDENCE_KINDS, needed=True, http="type", key=True)]
+    ref: Annotated[str, FieldSpec(2_000, needed=True, role="evidence", key=True)]
+    note: Annotated[str, FieldSpec(200, long=True)] = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
     """A file or page that belongs to a record: its location, never its bytes."""
 
-    name: str
-    ref: str
-    media_type: str = ""
+    name: Annotated[str, FieldSpec(300, needed=True, prose=True, key=True)]
+    ref: Annotated[str, FieldSpec(2_000, needed=True, role="citation", key=True)]
+    media_type: Annotated[str, FieldSpec(100)] = ""
     size: int = 0
 
 
@@ -69,62 +107,281 @@ class Attachment:
 class Term:
     """A word of a glossary."""
 
-    term: str
-    meaning: str
+    term: Annotated[str, FieldSpec(100, needed=True, prose=True, key=True)]
+    meaning: Annotated[str, FieldSpec(1_000, needed=True, long=True)]
 
 
+# -- rows of fields that several kinds have
+
+_BODY_OPTION = Option("--body", "TEXT", "What it says, as Markdown; -: from stdin.")
+
+_TITLE = FieldSpec(300, needed=True, prose=True, option=Option("--title", "TEXT", "Another title."))
+_SUBCORTEX = FieldSpec(
+    role="subcortex", kind="subcortex", belongs=True, filtered=True, row=None, http="subcortex_id",
+    option=Option(
+        "--subcortex", "SLUG", "The subcortex that it belongs to, by its slug or id.",
+        edit_help='Another subcortex, by its slug or id; "": none.',
+    ),
+)  # fmt: skip
+_SENSITIVITY = FieldSpec(
+    choices=SENSITIVITIES,
+    option=Option(
+        "--sensitive", "", "Not for everybody: no vectors are made of it, and answers mark it."
+    ),
+)
+_CODE_LINKS = FieldSpec(
+    50, indexed=9, row="code", label="Code",
+    option=Option(
+        "--code", "PATH[#SYMBOL]",
+        "Code that it speaks of: it is told when that changes; may be repeated.",
+    ),
+)  # fmt: skip
+_EVIDENCE = FieldSpec(
+    100, http="evidence_links", label="Rests on",
+    option=Option(
+        "--evidence", "KIND:REF[=NOTE]",
+        f"What it rests on: {', '.join(EVIDENCE_KINDS[:-1])} with an id, or a url; "
+        "may be repeated.",
+        remove="--remove-evidence", remove_help="Evidence to leave out, by its id.",
+    ),
+)  # fmt: skip
+_CITATIONS = FieldSpec(
+    50, role="citation", row="cites", label="Cites",
+    option=Option("--cite", "ID", "A record that it rests on; may be repeated."),
+)  # fmt: skip
+_Title = Annotated[str, _TITLE]
+_SubcortexRef = Annotated[str, _SUBCORTEX]
+_Sensitivity = Annotated[str, _SENSITIVITY]
+_CodeLinks = Annotated[tuple[CodeLink, ...], _CODE_LINKS]
+_Citations = Annotated[tuple[str, ...], _CITATIONS]
+
+
+def _body(most: int, **row: Any) -> FieldSpec:
+    return FieldSpec(most, long=True, http="body_md", option=_BODY_OPTION, **row)
+
+
+def _tags(most: int) -> FieldSpec:
+    option = Option(
+        "--tag", "TAG", "A tag; may be repeated.",
+        remove="--untag", remove_help="A tag to leave out; may be repeated.",
+    )  # fmt: skip
+    return FieldSpec(
+        most,
+        element=50,
+        prose=True,
+        folded=True,
+        role="tag",
+        filtered=True,
+        indexed=8,
+        row=None,
+        option=option,
+    )
+
+
+def _thread(help: str = "", **row: Any) -> FieldSpec:
+    option = Option("--thread", "ID", help) if help else None
+    row = {"http": "linked_thread_id", **row}
+    return FieldSpec(
+        role="thread", kind="thread", belongs=True, filtered=True, row=None, option=option, **row
+    )
+
+
+def _task(help: str = "") -> FieldSpec:
+    option = Option("--task", "ID", help) if help else None
+    return FieldSpec(
+        role="task", kind="task", belongs=True, filtered=True, row=None, http="linked_task_id",
+        option=option,
+    )  # fmt: skip
+
+
+def _type(choices: tuple[str, ...], **row: Any) -> FieldSpec:
+    option = Option("--type", "TYPE", f"One of {', '.join(choices)}.")
+    return FieldSpec(choices=choices, row=None, option=option, **row)
+
+
+# -- kinds
+
+
+@record_kind(
+    KindSpec(
+        "subcortex_",
+        moves={
+            "proposed": ("active", "archived"),
+            "active": ("archived",),
+            "archived": ("active",),
+        },
+        first=("proposed", "active"),
+        usual=("proposed", "active"),
+        right="create_subcortex",
+        claim=("description", "charter"),
+        row=("id", "slug", "title", "state", "stewards", "warnings", "naming", "glossary", "text"),
+        help="Topics that a team keeps knowledge about.",
+    )
+)
 @dataclass(frozen=True, slots=True)
 class Subcortex:
     """A topic that a team keeps knowledge about."""
 
-    slug: str
-    name: str
-    description: str = ""
-    charter: str = ""
-    state: str = "active"
-    visibility: str = "internal"
-    sensitivity: str = NORMAL
-    stewards: tuple[str, ...] = ()
-    pinned_threads: tuple[str, ...] = ()
-    pinned_artifacts: tuple[str, ...] = ()
-    pinned_tasks: tuple[str, ...] = ()
-    glossary: tuple[Term, ...] = ()
-    naming: tuple[str, ...] = ()  # rules
+    slug: Annotated[
+        str,
+        FieldSpec(
+            needed=True, role="slug", sent="new", indexed=5, row=None,
+            option=Option("SLUG", "SLUG", "Its short name: small letters, digits and dashes."),
+        ),
+    ]  # fmt: skip
+    name: Annotated[
+        str,
+        FieldSpec(
+            100, needed=True, prose=True,
+            option=Option("--name", "NAME", "What it is called.", edit_help="Another name."),
+        ),
+    ]  # fmt: skip
+    description: Annotated[
+        str,
+        FieldSpec(
+            2_000, long=True, http="description_md", indexed=1, row="text",
+            option=Option(
+                "--description", "TEXT", "What it is about.", edit_help="Another description."
+            ),
+        ),
+    ] = ""  # fmt: skip
+    charter: Annotated[
+        str,
+        FieldSpec(
+            10_000, long=True, http="charter_md", indexed=2, row="text",
+            option=Option(
+                "--charter", "TEXT", "What it is for and what holds there; -: from stdin."
+            ),
+        ),
+    ] = ""  # fmt: skip
+    state: Annotated[
+        str,
+        FieldSpec(
+            http="status", row=None, quiet=True,
+            option=Option(
+                "--state", "STATE", "", edit_help="Another state: an archived one comes back as "
+                "active.",
+            ),
+        ),
+    ] = "active"  # fmt: skip
+    visibility: Annotated[
+        str,
+        FieldSpec(
+            choices=VISIBILITIES, option=Option("--visibility", "WHO", "internal or private.")
+        ),
+    ] = "internal"
+    sensitivity: _Sensitivity = NORMAL
+    stewards: Annotated[
+        tuple[str, ...],
+        FieldSpec(
+            50, element=100, role="steward", principal=True, http="steward_ids", row=None,
+            option=Option(
+                "--steward", "NAME", "Who looks after it; may be repeated.",
+                remove="--remove-steward", remove_help="Who no longer looks after it.",
+            ),
+        ),
+    ] = ()  # fmt: skip
+    pinned_threads: Annotated[tuple[str, ...], FieldSpec(50, role="pin", kind="thread")] = ()
+    pinned_artifacts: Annotated[tuple[str, ...], FieldSpec(50, role="pin", kind="artifact")] = ()
+    pinned_tasks: Annotated[tuple[str, ...], FieldSpec(50, role="pin", kind="task")] = ()
+    glossary: Annotated[
+        tuple[Term, ...],
+        FieldSpec(
+            200, indexed=3, row=None, label="Words",
+            option=Option(
+                "--term", "WORD: MEANING", "A word and what it means there; may be repeated.",
+                remove="--remove-term", remove_help="A word to leave out; may be repeated.",
+            ),
+        ),
+    ] = ()  # fmt: skip
+    # Rules.
+    naming: Annotated[
+        tuple[str, ...],
+        FieldSpec(
+            100, prose=True, indexed=4, row=None,
+            option=Option(
+                "--naming", "RULE", "A rule for how things are named; may be repeated.",
+                remove="--remove-naming", remove_help="A rule to leave out; may be repeated.",
+            ),
+        ),
+    ] = ()  # fmt: skip
 
     @property
     def title(self) -> str:
         return self.name
 
 
+@record_kind(
+    KindSpec(
+        "thread_",
+        moves={
+            "open": ("resolved", "archived"),
+            "resolved": ("open", "archived"),
+            "archived": ("open",),
+        },
+        first=("open",),
+        usual=("open",),
+        right="create_thread",
+        claim=("resolution", "summary", "body"),
+        row=(
+            "id", "link", "title", "type", "state", "subcortex", "by", "age", "tags", "task",
+            "warnings", "resolution", "summary", "summary_by", "body", "code", "text",
+        ),
+        help="Discussions, with a summary that follows them.",
+    )
+)  # fmt: skip
 @dataclass(frozen=True, slots=True)
 class Thread:
     """A discussion: its subject, and a summary that follows its comments."""
 
-    title: str
-    body: str = ""
-    type: str = "other"
-    state: str = "open"
-    subcortex: str = ""
-    sensitivity: str = NORMAL
-    tags: tuple[str, ...] = ()
-    summary: str = ""
-    summary_sources: tuple[str, ...] = ()  # ids of comments
-    summary_by: str = ""  # the author; "" where it was extracted from the comments
-    task: str = ""
-    resolution: str = ""
-    code_links: tuple[CodeLink, ...] = ()
+    title: _Title
+    body: Annotated[str, _body(50_000, indexed=1, row=None)] = ""
+    type: Annotated[str, _type(THREAD_TYPES, role="type", filtered=True)] = "other"
+    state: Annotated[str, FieldSpec(http="status", row=None, sent="change")] = "open"
+    subcortex: _SubcortexRef = ""
+    sensitivity: _Sensitivity = NORMAL
+    tags: Annotated[tuple[str, ...], _tags(10)] = ()
+    summary: Annotated[
+        str,
+        FieldSpec(
+            SUMMARY_CHARACTERS, long=True, http="rolling_summary_md", sent="never",
+            merge="derived", row=None,
+        ),
+    ] = ""  # fmt: skip
+    # Ids of comments.
+    summary_sources: Annotated[
+        tuple[str, ...], FieldSpec(http="rolling_summary_sources", sent="never", merge="derived")
+    ] = ()
+    # The author; "" where it was extracted from the comments.
+    summary_by: Annotated[
+        str,
+        FieldSpec(
+            principal=True, http="rolling_summary_by_id", sent="never", merge="derived", row=None
+        ),
+    ] = ""
+    task: Annotated[str, _task("The task that it is about.")] = ""
+    resolution: Annotated[str, FieldSpec(2_000, long=True, sent="change", indexed=2, row=None)] = ""
+    code_links: _CodeLinks = ()
 
 
+@record_kind(KindSpec("comment_", moves={"published": ()}, right="comment", claim=("body",)))
 @dataclass(frozen=True, slots=True)
 class Comment:
     """A contribution to a thread."""
 
-    thread: str
-    body: str
-    parent: str = ""
-    subcortex: str = ""  # of its thread
-    sensitivity: str = NORMAL
-    citations: tuple[str, ...] = ()
+    thread: Annotated[str, replace(_thread(http="thread_id"), needed=True, sent="never")]
+    body: Annotated[str, _body(50_000, needed=True, indexed=1, row="text")]
+    parent: Annotated[
+        str,
+        FieldSpec(
+            role="parent", kind="comment", belongs=True, http="parent_comment_id", sent="new",
+            row=None, option=Option("--reply-to", "ID", "The comment that it answers."),
+        ),
+    ] = ""  # fmt: skip
+    # Of its thread.
+    subcortex: Annotated[str, replace(_SUBCORTEX, sent="never")] = ""
+    sensitivity: _Sensitivity = NORMAL
+    citations: _Citations = ()
 
     state = "published"
 
@@ -133,119 +390,331 @@ class Comment:
         return " ".join(self.body[:200].split())[:80]
 
 
+@record_kind(
+    KindSpec(
+        "obs_",
+        moves={"recorded": ()},
+        right="observe",
+        claim=("summary",),
+        help="What agents saw and kept.",
+    )
+)
 @dataclass(frozen=True, slots=True)
 class Observation:
     """Something observed: a result, a note, a change."""
 
-    title: str
-    summary: str = ""
-    type: str = "other"
-    tags: tuple[str, ...] = ()
-    subcortex: str = ""
-    thread: str = ""
-    task: str = ""
-    sensitivity: str = NORMAL
-    source_type: str = "manual"
-    session: str = ""
-    commit_id: str = ""
-    attachments: tuple[Attachment, ...] = ()
-    code_links: tuple[CodeLink, ...] = ()
+    title: _Title
+    summary: Annotated[
+        str, FieldSpec(10_000, long=True, http="summary_md", indexed=1, row="text")
+    ] = ""
+    type: Annotated[str, _type(OBSERVATION_TYPES)] = "other"
+    tags: Annotated[tuple[str, ...], _tags(20)] = ()
+    subcortex: Annotated[str, replace(_SUBCORTEX, http="linked_subcortex_id")] = ""
+    thread: Annotated[str, _thread()] = ""
+    task: Annotated[str, _task()] = ""
+    sensitivity: _Sensitivity = NORMAL
+    source_type: Annotated[str, FieldSpec(choices=SOURCE_TYPES)] = "manual"
+    session: Annotated[str, FieldSpec(200, http="session_id")] = ""
+    commit_id: Annotated[str, FieldSpec(200)] = ""
+    attachments: Annotated[tuple[Attachment, ...], FieldSpec(20, row=None)] = ()
+    code_links: Annotated[tuple[CodeLink, ...], replace(_CODE_LINKS, filtered=True)] = ()
 
     state = "recorded"
 
 
+@record_kind(
+    KindSpec(
+        "artifact_",
+        moves={
+            "draft": ("proposed", "accepted", "superseded", "deprecated"),
+            "proposed": ("draft", "accepted", "superseded", "deprecated"),
+            "accepted": ("superseded", "deprecated"),
+            "superseded": (),
+            "deprecated": ("proposed", "superseded"),
+        },
+        first=("draft", "proposed", "accepted"),
+        usual=("draft", "proposed", "accepted"),
+        right="propose_artifact",
+        claim=("summary", "body"),
+        row=(
+            "id", "link", "title", "type", "state", "version", "owner", "review_by", "reviewed",
+            "verification", "subcortex", "age", "tags", "supersedes", "superseded_by", "warnings",
+            "summary", "evidence", "code", "text",
+        ),
+        help="Knowledge that somebody stands for: decisions, runbooks, specifications.",
+    )
+)  # fmt: skip
 @dataclass(frozen=True, slots=True)
 class Artifact:
     """Knowledge with an owner: a decision, a runbook, a specification."""
 
-    title: str
-    body: str = ""
-    summary: str = ""
-    type: str = "other"
-    state: str = "draft"
-    owner: str = ""
-    review_by: str = ""  # YYYY-MM-DD
-    last_reviewed: int = 0  # milliseconds since 1970
-    evidence: tuple[Evidence, ...] = ()
-    supersedes: str = ""
-    superseded_by: str = ""
-    verification: str = "unverified"
-    subcortex: str = ""
-    sensitivity: str = NORMAL
-    tags: tuple[str, ...] = ()
-    code_links: tuple[CodeLink, ...] = ()
+    title: _Title
+    body: Annotated[str, _body(100_000, indexed=2, row="text")] = ""
+    summary: Annotated[
+        str,
+        FieldSpec(
+            2_000, long=True, http="summary_md", indexed=1, row=None, label="In short",
+            option=Option("--summary", "TEXT", "What it says, in short."),
+        ),
+    ] = ""  # fmt: skip
+    type: Annotated[str, _type(ARTIFACT_TYPES, role="type", filtered=True)] = "other"
+    state: Annotated[
+        str,
+        FieldSpec(
+            http="status", row=None,
+            option=Option(
+                "--state", "STATE", "draft, proposed, or accepted, which needs evidence.",
+                edit_help="draft, proposed or deprecated; see accept, supersede.",
+            ),
+        ),
+    ] = "draft"  # fmt: skip
+    owner: Annotated[
+        str,
+        FieldSpec(
+            100, principal=True, http="owner_id", row=None,
+            option=Option("--owner", "NAME", "Who stands for it; me: you."),
+        ),
+    ] = ""  # fmt: skip
+    # YYYY-MM-DD
+    review_by: Annotated[
+        str,
+        FieldSpec(
+            role="due", http="review_by_date", row=None,
+            option=Option("--review-by", "DATE", "When to look at it again, as 2027-01-31."),
+        ),
+    ] = ""  # fmt: skip
+    last_reviewed: Annotated[
+        int,
+        FieldSpec(
+            moment=True, http="last_reviewed_at", sent="never", merge="larger", row="reviewed",
+            label="Reviewed",
+        ),
+    ] = 0  # fmt: skip
+    evidence: Annotated[tuple[Evidence, ...], replace(_EVIDENCE, row=None)] = ()
+    supersedes: Annotated[
+        str,
+        FieldSpec(
+            role="supersedes", kind="artifact", http="supersedes_id", row=None,
+            option=Option(
+                "--supersedes", "ID", "What it takes the place of once it is accepted."
+            ),
+        ),
+    ] = ""  # fmt: skip
+    superseded_by: Annotated[
+        str, FieldSpec(http="superseded_by_id", sent="never", row=None, label="Replaced by")
+    ] = ""
+    verification: Annotated[
+        str,
+        FieldSpec(
+            choices=VERIFICATIONS, row=None, quiet=True, label="Verified",
+            option=Option("--verification", "WORD", f"One of {', '.join(VERIFICATIONS)}."),
+        ),
+    ] = "unverified"  # fmt: skip
+    subcortex: _SubcortexRef = ""
+    sensitivity: _Sensitivity = NORMAL
+    tags: Annotated[tuple[str, ...], _tags(20)] = ()
+    code_links: _CodeLinks = ()
 
 
+@record_kind(
+    KindSpec(
+        "task_",
+        moves={
+            state: tuple(other for other in _TASK_STATES if other != state)
+            for state in OPEN_TASK_STATES
+        }
+        | dict.fromkeys(("done", "cancelled"), ("inbox", "assigned", "in_progress")),
+        first=_TASK_STATES,
+        usual=OPEN_TASK_STATES,
+        right="create_task",
+        claim=("blocked_reason", "notes", "body"),
+        help="What is to be done.",
+    )
+)
 @dataclass(frozen=True, slots=True)
 class Task:
     """Something to do."""
 
-    title: str
-    body: str = ""
-    state: str = "inbox"
-    priority: str = "normal"
-    assignees: tuple[str, ...] = ()
-    watchers: tuple[str, ...] = ()
-    thread: str = ""
-    subcortex: str = ""
-    blocked_reason: str = ""
-    notes: str = ""
-    sensitivity: str = NORMAL
-    tags: tuple[str, ...] = ()
-    code_links: tuple[CodeLink, ...] = ()
+    title: _Title
+    body: Annotated[str, _body(50_000, indexed=1, row="text")] = ""
+    state: Annotated[
+        str,
+        FieldSpec(
+            http="status", row=None,
+            option=Option("--state", "STATE", f"One of {', '.join(_TASK_STATES)}."),
+        ),
+    ] = "inbox"  # fmt: skip
+    priority: Annotated[
+        str,
+        FieldSpec(
+            choices=PRIORITIES, role="priority", referring=PRESSING, row=None,
+            option=Option("--priority", "PRIORITY", f"One of {', '.join(PRIORITIES)}."),
+        ),
+    ] = "normal"  # fmt: skip
+    assignees: Annotated[
+        tuple[str, ...],
+        FieldSpec(
+            20, element=100, role="assignee", principal=True, filtered=True, http="assignee_ids",
+            row="for", label="Assigned",
+            option=Option(
+                "--assign", "NAME", "Who is to do it; me: you; may be repeated.",
+                remove="--unassign", remove_help="Who no longer does it; may be repeated.",
+            ),
+        ),
+    ] = ()  # fmt: skip
+    watchers: Annotated[
+        tuple[str, ...],
+        FieldSpec(
+            50, element=100, role="watcher", principal=True, http="watcher_ids",
+            label="Followed by",
+            option=Option("--watcher", "NAME", "Who hears of changes; may be repeated."),
+        ),
+    ] = ()  # fmt: skip
+    thread: Annotated[str, _thread("The thread where it is discussed.")] = ""
+    subcortex: _SubcortexRef = ""
+    blocked_reason: Annotated[
+        str,
+        FieldSpec(
+            500, long=True, indexed=2, row=None, label="Blocked",
+            option=Option("--blocked", "REASON", "What stands in the way: it is blocked."),
+        ),
+    ] = ""  # fmt: skip
+    notes: Annotated[
+        str,
+        FieldSpec(
+            10_000, long=True, http="notes_md", indexed=3, row=None,
+            option=Option("--note", "TEXT", "What to add to its notes."),
+        ),
+    ] = ""  # fmt: skip
+    sensitivity: _Sensitivity = NORMAL
+    tags: Annotated[tuple[str, ...], _tags(20)] = ()
+    code_links: _CodeLinks = ()
 
 
+@record_kind(
+    KindSpec(
+        "draft_",
+        moves={
+            "pending_review": ("approved", "rejected", "published", "expired"),
+            "approved": ("published",),
+            "expired": ("published", "rejected"),
+            "rejected": (),
+            "published": (),
+        },
+        first=("pending_review",),
+        usual=("pending_review",),
+        found=False,
+        right="draft",
+    )
+)
 @dataclass(frozen=True, slots=True)
 class Draft:
     """A contribution that waits for a person."""
 
-    type: str  # comment, thread, artifact or task_update
-    title: str
-    body: str
-    state: str = "pending_review"
-    target_kind: str = ""  # "", thread, task or subcortex
-    target: str = ""  # an id or a slug, as it was given
-    patch: tuple[tuple[str, str], ...] = ()  # of a task_update: field, value
-    artifact_type: str = ""
-    thread_type: str = ""
-    citations: tuple[str, ...] = ()
-    tags: tuple[str, ...] = ()
-    reason: str = ""
-    summary: str = ""  # of an artifact; of a comment: the new summary of its thread
-    risk_flags: tuple[str, ...] = ()
-    sensitivity: str = NORMAL
-    code_links: tuple[CodeLink, ...] = ()
-    evidence: tuple[Evidence, ...] = ()
-    reviewed_by: str = ""
-    reviewed_at: int = 0
-    review_notes: str = ""
-    published: str = ""  # id of the record that it became
-    expires: int = 0  # milliseconds since 1970
+    type: Annotated[str, replace(_type(DRAFT_TYPES), needed=True)]
+    title: Annotated[str, FieldSpec(300, prose=True)]
+    body: Annotated[str, _body(100_000, row="text")]
+    state: Annotated[str, FieldSpec(http="status", row=None, sent="never")] = "pending_review"
+    target_kind: Annotated[str, FieldSpec(choices=TARGET_KINDS, http="target_type")] = ""
+    # An id or a slug, as it was given.
+    target: Annotated[
+        str, FieldSpec(200, role="target", filtered=True, http="target_id", row=None)
+    ] = ""
+    # Of a task_update: field, value.
+    patch: Annotated[
+        tuple[tuple[str, str], ...], FieldSpec(20, element=10_000, prose=True, row="changes")
+    ] = ()
+    artifact_type: Annotated[str, FieldSpec(choices=("", *ARTIFACT_TYPES))] = ""
+    thread_type: Annotated[str, FieldSpec(choices=("", *THREAD_TYPES))] = ""
+    citations: _Citations = ()
+    tags: Annotated[tuple[str, ...], _tags(20)] = ()
+    reason: Annotated[str, FieldSpec(2_000, long=True)] = ""
+    # Of an artifact; of a comment: the new summary of its thread.
+    summary: Annotated[str, FieldSpec(2_000, long=True, http="summary_md")] = ""
+    risk_flags: Annotated[tuple[str, ...], FieldSpec(10, sent="never")] = ()
+    sensitivity: _Sensitivity = NORMAL
+    code_links: _CodeLinks = ()
+    evidence: Annotated[tuple[Evidence, ...], _EVIDENCE] = ()
+    reviewed_by: Annotated[str, FieldSpec(principal=True, http="reviewed_by_id", sent="never")] = ""
+    reviewed_at: Annotated[int, FieldSpec(moment=True, sent="never")] = 0
+    review_notes: Annotated[str, FieldSpec(2_000, long=True, sent="never", row=None)] = ""
+    # Id of the record that it became.
+    published: Annotated[str, FieldSpec(http="published_entity_id", sent="never", row=None)] = ""
+    expires: Annotated[int, FieldSpec(moment=True, http="expires_at", sent="never")] = 0
 
 
+@record_kind(
+    KindSpec(
+        "notif_",
+        moves={"new": ("seen", "done"), "seen": ("done",), "done": ()},
+        first=("new",),
+        found=False,
+    )
+)
 @dataclass(frozen=True, slots=True)
 class Notification:
     """Something for a recipient to know, open until they mark it as read."""
 
-    type: str
-    recipient: str
-    about: str  # the id of a record
-    title: str
-    reason: str  # why the recipient gets it
-    state: str = "new"
-    sensitivity: str = NORMAL
+    type: Annotated[str, FieldSpec(choices=NOTIFICATION_TYPES, row=None)]
+    recipient: Annotated[
+        str, FieldSpec(100, needed=True, role="recipient", principal=True, http="recipient_id")
+    ]
+    # The id of a record.
+    about: Annotated[str, FieldSpec(needed=True, role="about", filtered=True, http="about_id")]
+    title: Annotated[str, FieldSpec(300, needed=True)]
+    # Why the recipient gets it.
+    reason: Annotated[str, FieldSpec(600, needed=True, long=True)]
+    state: Annotated[str, FieldSpec(http="status", merge="later")] = "new"
+    sensitivity: _Sensitivity = NORMAL
 
 
+@record_kind(
+    KindSpec(
+        "link_",
+        moves={
+            "candidate": ("confirmed", "dismissed"),
+            "confirmed": ("dismissed",),
+            "dismissed": ("confirmed",),
+        },
+        first=("candidate", "confirmed"),
+        usual=("candidate", "confirmed"),
+        found=False,
+        right="link",
+        claim=("note",),
+        help="How records stand to one another.",
+    )
+)
 @dataclass(frozen=True, slots=True)
 class Link:
     """A relation from one record to another."""
 
-    source: str
-    relation: str  # supersedes, contradicts, supports or depends_on
-    target: str
-    note: str = ""
-    state: str = "confirmed"  # or candidate, dismissed: for a person to judge
-    sensitivity: str = NORMAL
+    source: Annotated[
+        str,
+        FieldSpec(
+            needed=True, role="source", filtered=True, http="source_id", sent="new",
+            option=Option("FROM", "FROM", "The id of the record that says more."),
+        ),
+    ]  # fmt: skip
+    relation: Annotated[
+        str,
+        FieldSpec(
+            choices=RELATIONS, needed=True, role="relation", filtered=True, sent="new",
+            option=Option("RELATION", "RELATION", f"One of {', '.join(RELATIONS)}."),
+        ),
+    ]  # fmt: skip
+    target: Annotated[
+        str,
+        FieldSpec(
+            needed=True, role="target", filtered=True, http="target_id", sent="new",
+            option=Option("TO", "TO", "The id of the record that it stands to."),
+        ),
+    ]  # fmt: skip
+    note: Annotated[
+        str, FieldSpec(500, long=True, row="text", option=Option("--note", "TEXT", "In which way."))
+    ] = ""
+    # A candidate is for a person to judge.
+    state: Annotated[str, FieldSpec(http="status", row=None)] = "confirmed"
+    sensitivity: Annotated[str, replace(_SENSITIVITY, sent="never")] = NORMAL
 
     @property
     def title(self) -> str:
@@ -255,21 +724,8 @@ class Link:
 Body = Subcortex | Thread | Comment | Observation | Artifact | Task | Draft | Notification | Link
 B = TypeVar("B", bound=Any)
 
-# The prefix of an id is the kind; observations and notifications have a shorter one.
-PREFIXES: Mapping[type, str] = {
-    Subcortex: "subcortex_",
-    Thread: "thread_",
-    Comment: "comment_",
-    Observation: "obs_",
-    Artifact: "artifact_",
-    Task: "task_",
-    Draft: "draft_",
-    Notification: "notif_",
-    Link: "link_",
-}
-KINDS: Mapping[str, type] = {cls.__name__.lower(): cls for cls in PREFIXES}
 # Kinds that a search returns.
-FOUND_KINDS = ("subcortex", "thread", "comment", "observation", "artifact", "task")
+FOUND_KINDS = tuple(name for name in KINDS if spec_of(name).found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,46 +763,3 @@ class RecordFilter:
     before: str = ""  # made before the record of this id
     due: str = ""  # to be reviewed before this day, YYYY-MM-DD
     by_change: bool = field(default=False)  # order: last changed first, else last created first
-
-
-def refs_of(body: Body) -> tuple[tuple[str, str], ...]:
-    """Return the references of a body as (role, target); paths, tags and names are targets, too."""
-    refs: list[tuple[str, str]] = []
-    for role in ("subcortex", "thread", "task", "parent", "target", "about", "supersedes"):
-        if isinstance(value := getattr(body, role, ""), str) and value:
-            refs.append((role, value))
-    for name, role in _LIST_FIELD_ROLES:
-        refs += [(role, value) for value in getattr(body, name, ()) if value]
-    refs += [("tag", tag.casefold()) for tag in getattr(body, "tags", ())]
-    refs += [("evidence", evidence.ref) for evidence in getattr(body, "evidence", ())]
-    refs += [("citation", attachment.ref) for attachment in getattr(body, "attachments", ())]
-    for link in getattr(body, "code_links", ()):
-        refs.append(("path", link.path))
-        refs += [("symbol", link.symbol.casefold())] if link.symbol else []
-    match body:
-        case Subcortex():
-            refs.append(("slug", body.slug))
-        case Thread():
-            refs.append(("type", body.type))
-        case Artifact():
-            refs.append(("type", body.type))
-            refs += [("due", body.review_by)] if body.review_by else []
-        case Task() if body.priority in PRESSING:
-            refs.append(("priority", body.priority))
-        case Notification():
-            refs.append(("recipient", body.recipient))
-        case Link():
-            refs.append(("source", body.source))
-            refs.append(("relation", body.relation))
-    return tuple(dict.fromkeys(refs))
-
-
-_LIST_FIELD_ROLES = (
-    ("pinned_threads", "pin"),
-    ("pinned_artifacts", "pin"),
-    ("pinned_tasks", "pin"),
-    ("stewards", "steward"),
-    ("assignees", "assignee"),
-    ("watchers", "watcher"),
-    ("citations", "citation"),
-)

@@ -76,7 +76,7 @@ def scope_of(record: Record[Any], get: Get, steps: int = STEPS) -> str:
         case Observation() if not body.subcortex:
             target = body.thread or body.task
         case _:
-            return body.subcortex
+            return getattr(body, "subcortex", UNFILED)
     referenced = get(target) if target and steps else None
     return UNFILED if referenced is None else scope_of(referenced, get, steps - 1)
 

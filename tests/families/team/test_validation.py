@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from cortex.base.errors import CortexError
 from cortex.base.record_model import (
+    PREFIXES,
     Artifact,
     Attachment,
     Body,
@@ -30,7 +31,7 @@ from cortex.base.record_model import (
     Thread,
     kind_of,
 )
-from cortex.families.team.field_rules import FIRST, LIMITS, MOVES, STATES, TYPES
+from cortex.base.record_spec import fields_of, spec_of
 from cortex.families.team.validation import check_first, check_move, checked, texts_of
 
 TOKEN = "ghp_" + "aB3dE5fG7hJ9kL1mN3pQ5rS7tU9vW1xY3z5A"
@@ -88,10 +89,10 @@ def test_what_is_in_order_stays_as_it_is(body: Body) -> None:
 
 def limits() -> list[tuple[Body, str, int]]:
     return [
-        (body, field, most)
+        (body, field, spec.most)
         for body in FULL
-        for field, most in LIMITS[type(body)].items()
-        if isinstance(getattr(body, field), str)
+        for field, spec in fields_of(type(body)).items()
+        if spec.most and isinstance(getattr(body, field), str)
     ]
 
 
@@ -166,12 +167,12 @@ def test_what_can_not_be_kept_is_refused_with_its_field(body: Body, field: str) 
 
 @pytest.mark.parametrize("body", PLAIN, ids=kind_of)
 def test_types_and_states_are_those_of_the_kind(body: Body) -> None:
-    for state in STATES[type(body)]:
+    for state in spec_of(type(body)).states:
         if "state" in {one.name for one in fields(body)} and state != "accepted":
             assert checked(replace(body, state=state)).state == state
-    if type(body) in TYPES:
+    if types := getattr(fields_of(type(body)).get("type"), "choices", ()):
         error = refused(replace(body, type="nonsense"))
-        assert error.context == {"field": "type", "allowed": list(TYPES[type(body)])}
+        assert error.context == {"field": "type", "allowed": list(types)}
     if "state" in {field.name for field in fields(body)}:
         assert refused(replace(body, state="nonsense")).context["field"] == "state"
 
@@ -301,11 +302,11 @@ def test_every_text_of_a_body_is_looked_at() -> None:
     )
 
 
-@pytest.mark.parametrize("cls", list(MOVES), ids=lambda cls: cls.__name__)
+@pytest.mark.parametrize("cls", list(PREFIXES), ids=lambda cls: cls.__name__)
 def test_every_state_leads_only_to_states_of_its_kind(cls: type) -> None:
-    states = set(STATES[cls])
-    assert set(FIRST.get(cls, states)) <= states
-    assert all(set(after) <= states - {before} for before, after in MOVES[cls].items())
+    states = set(spec_of(cls).states)
+    assert set(spec_of(cls).first) <= states
+    assert all(set(after) <= states - {before} for before, after in spec_of(cls).moves.items())
 
 
 @given(
@@ -313,10 +314,10 @@ def test_every_state_leads_only_to_states_of_its_kind(cls: type) -> None:
     st.data(),
 )
 def test_a_state_is_only_reached_from_where_it_may_be(body: Body, data: st.DataObject) -> None:
-    before = data.draw(st.sampled_from(STATES[type(body)]))
-    after = data.draw(st.sampled_from(STATES[type(body)]))
+    before = data.draw(st.sampled_from(spec_of(type(body)).states))
+    after = data.draw(st.sampled_from(spec_of(type(body)).states))
     one, other = replace(body, state=before), replace(body, state=after)
-    if before == after or after in MOVES[type(body)][before]:
+    if before == after or after in spec_of(type(body)).moves[before]:
         check_move(one, other)
     else:
         error = refused(other, lambda new: check_move(one, new))

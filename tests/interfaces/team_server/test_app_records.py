@@ -8,10 +8,10 @@ import json
 
 import pytest
 
-from cortex.base.record_model import Draft
+from cortex.base.record_model import KINDS, Draft
+from cortex.base.record_spec import spec_of
 from cortex.families.team.ids import new_id
 from cortex.interfaces.team_server.app import ROUTES
-from cortex.interfaces.team_server.schemas import PLURALS
 
 SECRET = "ghp_" + "16C7e42F292c6912E7710c838347Ae178B4a"
 THREAD = {
@@ -351,7 +351,7 @@ def test_a_secret_is_refused_and_not_repeated(ada):
 
 
 def test_what_is_not_there_is_not_found(ada):
-    for kind in PLURALS.values():
+    for kind in (spec_of(name).plural for name in KINDS):
         for name in (
             "thread_01M7JGCCV6Z6AHT5Y577AMQVTW",
             "nothing",

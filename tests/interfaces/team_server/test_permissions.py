@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from cortex.base.record_spec import spec_of
 from cortex.interfaces.team_server.app import ROUTES
-from cortex.interfaces.team_server.schemas import PLURALS
 from interfaces.team_server.guarded_world import COMMON, PATH, PEOPLE, PLACES, Reader, World
 
 FOUND = ("subcortex", "thread", "comment", "observation", "artifact", "task")
@@ -82,7 +82,7 @@ def answered_as_nothing(
 @pytest.mark.parametrize("name", EVERYBODY)
 def test_lists_tell_what_their_reader_may_see_and_nothing_else(world, reader, name):
     for kind in REST:
-        path = f"/{PLURALS[kind]}"
+        path = f"/{spec_of(kind).plural}"
         assert {one["id"] for one in reader.all(path)} == world.ids(name, kind), kind
         private = [
             one
@@ -99,7 +99,7 @@ def test_lists_tell_what_their_reader_may_see_and_nothing_else(world, reader, na
 @pytest.mark.parametrize("name", ["one-read", "all-write", "reviewer-s", "chief"])
 def test_pages_of_one_have_as_many_as_may_be_seen(world, reader, name):
     for kind in REST:
-        assert {one["id"] for one in reader.all(f"/{PLURALS[kind]}", limit=1)} == world.ids(
+        assert {one["id"] for one in reader.all(f"/{spec_of(kind).plural}", limit=1)} == world.ids(
             name, kind
         )
 
@@ -108,7 +108,7 @@ def test_pages_of_one_have_as_many_as_may_be_seen(world, reader, name):
 def test_one_by_its_id_is_told_or_is_not_there(world, reader, name):
     notices = [world.of("notification", place) for place in PLACES]
     for one in [*(one for one in world.planted.values() if one.kind != "notification"), *notices]:
-        response = reader.ask("GET", f"/{PLURALS[one.kind]}/{one.id}")
+        response = reader.ask("GET", f"/{spec_of(one.kind).plural}/{one.id}")
         assert response.status_code == (200 if one.is_for(name) else 404), one
         if not one.is_for(name):
             error = response.json()["error"]
@@ -125,17 +125,17 @@ def test_what_is_hidden_is_answered_as_what_is_not_there(world, reader, name):
             one for one in world.planted.values() if one.kind == kind and not one.is_for(name)
         ]
         for ref in [one.id for one in hidden[:2]]:
-            path = f"/{PLURALS[kind]}/REF"
+            path = f"/{spec_of(kind).plural}/REF"
             assert answered_as_nothing(reader, "GET", path, None, ref)[0] == 404
             asked += 1
         for ref in [one.id for one in hidden[:1]]:
-            assert reader.client.ask("HEAD", f"/{PLURALS[kind]}/{ref}").status_code == 404
+            assert reader.client.ask("HEAD", f"/{spec_of(kind).plural}/{ref}").status_code == 404
             begun = answered_as_nothing(
-                reader, "GET", f"/{PLURALS[kind]}/REF", None, ref[:-4] + "ZZZZ"
+                reader, "GET", f"/{spec_of(kind).plural}/REF", None, ref[:-4] + "ZZZZ"
             )
             assert begun[0] == 404
             answered_as_nothing(
-                reader, "GET", f"/{PLURALS[kind]}/REF", None, ref.rpartition("_")[2]
+                reader, "GET", f"/{spec_of(kind).plural}/REF", None, ref.rpartition("_")[2]
             )
     for place in PLACES:
         thread, artifact = world.of("thread", place), world.of("artifact", place)

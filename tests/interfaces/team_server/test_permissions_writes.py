@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from cortex.base.record_model import KINDS
+from cortex.base.record_spec import spec_of
 from cortex.families.team.ids import fresh_key, new_id
 from cortex.families.team.wire.codec import body_to
-from cortex.interfaces.team_server.schemas import PLURALS
 from interfaces.team_server.guarded_world import PEOPLE, Reader, World
 from interfaces.team_server.test_permissions import twin_of
 
@@ -91,7 +91,7 @@ def fresh(client: Any, kind: str) -> str:
         case "link":
             ends = {"source_id": fresh(client, "thread"), "target_id": fresh(client, "artifact")}
             return client.post("/links", {"relation": "depends_on", **ends})["id"]
-    return client.post(f"/{PLURALS[kind]}", {"title": "a"})["id"]
+    return client.post(f"/{spec_of(kind).plural}", {"title": "a"})["id"]
 
 
 def filled(client: Any, told: Any, **known: str) -> Any:

@@ -11,8 +11,8 @@ import pytest
 
 from cortex.base.actors import person
 from cortex.base.record_model import KINDS, PREFIXES, SENSITIVE, Comment, Record, Subcortex, Thread
+from cortex.base.record_spec import choices_of
 from cortex.engine.store import RecordChange
-from cortex.families.team.field_rules import ALLOWED, STATES, TYPES
 from cortex.families.team.ids import new_id
 from cortex.families.team.wire.codec import Action
 from cortex.families.team.writes.create import create
@@ -120,9 +120,7 @@ class Maker:
             return tuple(self.text() for _ in get_args(hint))
         if hint is not str:
             return self.body(hint)
-        allowed = {"state": STATES, "type": TYPES}.get(name, {}).get(cls) or ALLOWED.get(
-            (cls, name)
-        )
+        allowed = choices_of(cls, name)
         if name == "sensitivity":
             allowed = ("normal", "normal", "normal", SENSITIVE)
         if allowed and self.chance.random() < 0.9:

@@ -11,7 +11,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cortex.base.record_model import PRESSING, Record, RecordFilter, Subcortex, Term
+from cortex.base.record_model import (
+    OPEN_TASK_STATES,
+    PRESSING,
+    Record,
+    RecordFilter,
+    Subcortex,
+    Term,
+)
 from cortex.engine.library import Library
 from cortex.engine.store import RecordQueries
 from cortex.families.team.caveats import Changes, absence_of
@@ -28,8 +35,6 @@ MOST_PINNED = 10
 MOST_LATELY = 3
 MOST_PRIORITIES = 12
 MOST_INCIDENTS = 5
-# States of a task.
-UNFINISHED = ("inbox", "assigned", "in_progress", "review", "blocked")
 GLOBAL, WORKSPACE, SUBCORTEX = "global", "workspace", "subcortex:"
 # Time limit for reading linked files.
 LOOK_SECONDS = 0.5
@@ -242,10 +247,12 @@ def _priorities(
     """Return unfinished tasks: pinned ones first, then urgent, then high priority."""
     lookup = library.store.records
     pinned = lookup.get(pin for topic in scoped for pin in topic.body.pinned_tasks)
-    chosen = {task.id: task for task in pinned.values() if task.body.state in UNFINISHED}
+    chosen = {task.id: task for task in pinned.values() if task.body.state in OPEN_TASK_STATES}
     for priority in PRESSING:
         wanted = RecordFilter(
-            kinds=("task",), states=UNFINISHED, refs=(("priority", priority), *_scope_refs(own))
+            kinds=("task",),
+            states=OPEN_TASK_STATES,
+            refs=(("priority", priority), *_scope_refs(own)),
         )
         chosen |= {
             task.id: task

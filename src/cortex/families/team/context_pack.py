@@ -13,17 +13,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cortex.base.errors import InputError
-from cortex.base.record_model import FOUND_KINDS, CodeLink, Record, RecordFilter, Thread
+from cortex.base.record_model import (
+    FOUND_KINDS,
+    OPEN_TASK_STATES,
+    CodeLink,
+    Record,
+    RecordFilter,
+    Thread,
+)
 from cortex.base.types import Cancel
 from cortex.engine.library import Library
-from cortex.families.team.bootstrap_pack import (
-    UNFINISHED,
-    Bootstrap,
-    Topic,
-    Word,
-    bootstrap,
-    successor_of,
-)
+from cortex.families.team.bootstrap_pack import Bootstrap, Topic, Word, bootstrap, successor_of
 from cortex.families.team.caveats import SETTLED, unsettled
 from cortex.families.team.code_links import changes_in
 from cortex.families.team.pack_entries import PackEntry, claim_of, entries_of
@@ -57,7 +57,7 @@ MOST: Mapping[str, int] = {
 MOST_COMMENTS = 6
 # Records that refer to the subject and are considered.
 MOST_POINTING = 80
-UNDER_WAY = tuple(state for state in UNFINISHED if state != "inbox")
+UNDER_WAY = tuple(state for state in OPEN_TASK_STATES if state != "inbox")
 # Search hits that are considered as similar.
 ALIKE = 20
 # Longest query for similar records.

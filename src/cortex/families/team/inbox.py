@@ -16,6 +16,7 @@ from typing import Any
 from cortex.base.actors import AGENT, PERSON, person
 from cortex.base.errors import InputError
 from cortex.base.record_model import (
+    OPEN_TASK_STATES,
     SENSITIVE,
     Actor,
     Artifact,
@@ -35,7 +36,7 @@ from cortex.families.team.ids import fresh_key
 from cortex.families.team.notifications import OPEN, resolve_name, title_of
 from cortex.families.team.permissions import TIERS, may, need
 from cortex.families.team.references import resolve_ref
-from cortex.families.team.validation import OPEN_TASK_STATES, refusal
+from cortex.families.team.validation import refusal
 from cortex.families.team.writes.drafts import PENDING, is_expired, now_ms, pages
 from cortex.families.team.writes.publish import NAMES, destination
 from cortex.families.team.writes.transactions import effective_actor, perform

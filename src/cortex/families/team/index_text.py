@@ -7,21 +7,13 @@ comment's thread.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import groupby
 from typing import Any
 
-from cortex.base.record_model import (
-    SENSITIVE,
-    Artifact,
-    Body,
-    Comment,
-    Observation,
-    Record,
-    Subcortex,
-    Task,
-    Thread,
-)
+from cortex.base.record_model import SENSITIVE, Body, CodeLink, Comment, Record, Subcortex, Term
+from cortex.base.record_spec import FieldSpec, fields_of, spec_of
 from cortex.base.settings import Settings
 from cortex.base.text import hash_bytes
 from cortex.base.types import Chunk, Cut
@@ -78,44 +70,51 @@ def _chunk(text: str) -> Cut:
 
 def text_of(record: Record[Any], get: Get) -> tuple[str, str]:
     """Return the title and the indexed text of a record; "" if it isn't indexed."""
-    match record.body:
-        case Subcortex() as body:
-            words = [f"{term.term}: {term.meaning}" for term in body.glossary]
-            parts = [body.description, body.charter, "\n".join((*words, *body.naming)), body.slug]
-            return body.name, "" if body.state == "archived" else _join(body.name, parts)
-        case Thread() as body:
-            return body.title, _join(body.title, [body.body, body.resolution, about_of(body)])
-        case Comment() as body:
-            thread = get(body.thread)
-            title = thread.body.title if thread else ""
-            return title, _join(title, [body.body])
-        case Observation() as body:
-            return body.title, _join(body.title, [body.summary, about_of(body)])
-        case Artifact() as body:
-            return body.title, _join(body.title, [body.summary, body.body, about_of(body)])
-        case Task() as body:
-            return body.title, _join(
-                body.title, [body.body, body.blocked_reason, body.notes, about_of(body)]
-            )
-    return "", ""
+    body = record.body
+    if not spec_of(type(body)).found:
+        return "", ""
+    title = body.title
+    if isinstance(body, Comment):
+        thread = get(body.thread)
+        title = thread.body.title if thread else ""
+    if isinstance(body, Subcortex) and body.state == "archived":
+        return title, ""
+    parts = [f"# {title}" if title else "", *_paragraphs(body)]
+    return title, "\n\n".join(part for part in parts if part.strip()).strip() + "\n"
 
 
-def _join(title: str, parts: list[str]) -> str:
-    """Join the non-empty parts below the title."""
-    return (
-        "\n\n".join(
-            part for part in (f"# {title}" if title else "", *parts) if part.strip()
-        ).strip()
-        + "\n"
+def _paragraphs(body: Body) -> Iterator[str]:
+    """Iterate over the indexed texts in their order; lists in a row make one paragraph."""
+    specs = sorted(
+        (spec for spec in fields_of(type(body)).values() if spec.indexed),
+        key=lambda spec: spec.indexed,
     )
+    for is_list, group in groupby(specs, key=lambda spec: spec.part is not None):
+        texts = [_text_of_field(getattr(body, spec.name), spec) for spec in group]
+        yield from ["\n".join(filter(None, texts))] if is_list else texts
+
+
+def _text_of_field(value: Any, spec: FieldSpec) -> str:
+    """Return a text, or the elements of a list, one per line; tags are separated by commas."""
+    if spec.part is None:
+        return value
+    return (", " if spec.name == "tags" else "\n").join(map(_line_of, value))
+
+
+def _line_of(element: str | Term | CodeLink) -> str:
+    match element:
+        case Term():
+            return f"{element.term}: {element.meaning}"
+        case CodeLink():
+            return f"{element.path} {element.symbol}".strip()
+    return element
 
 
 def about_of(body: Body) -> str:
     """Return a body's tags and code links, one per line."""
-    links = [f"{link.path} {link.symbol}".strip() for link in getattr(body, "code_links", ())]
-    return "\n".join(
-        part for part in (", ".join(getattr(body, "tags", ())), "\n".join(links)) if part
-    )
+    fields = fields_of(type(body))
+    specs = [fields[name] for name in ("tags", "code_links") if name in fields]
+    return "\n".join(filter(None, (_text_of_field(getattr(body, s.name), s) for s in specs)))
 
 
 def _with_title(chunk: Chunk, title: str) -> Chunk:

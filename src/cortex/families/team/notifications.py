@@ -26,6 +26,7 @@ from cortex.base.record_model import (
     RecordFilter,
     Task,
 )
+from cortex.base.record_spec import fields_of
 from cortex.base.settings import Settings
 from cortex.base.text import one_line
 from cortex.engine.store import RecordTransaction
@@ -39,7 +40,7 @@ from cortex.families.team.notification_texts import (
     ROLES,
     SPOKE,
 )
-from cortex.families.team.validation import LIMITS, checked
+from cortex.families.team.validation import checked
 
 OPEN = ("new", "seen")
 # Most mentions of one text.
@@ -66,12 +67,11 @@ def notice(
 ) -> Record[Notification]:
     """Notify a recipient about a record, replacing an open notification of the same type."""
     close_notices(step, about, type, recipient, action="replace_notification")
-    limits = LIMITS[Notification]
     body = Notification(
         type,
         recipient,
         about,
-        one_line(title, limits["title"]) or about,
+        one_line(title, fields_of(Notification)["title"].limit) or about,
         one_line(reason, REASON),
         sensitivity=sensitivity,
     )

@@ -7,16 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from cortex.base.record_model import (
-    Artifact,
-    Comment,
-    Link,
-    Observation,
-    Record,
-    Subcortex,
-    Task,
-    Thread,
-)
+from cortex.base.record_model import Record, Task, Thread
+from cortex.base.record_spec import spec_of
 from cortex.engine.library import Library
 from cortex.families.team.caveats import Changes, warnings_for
 from cortex.families.team.sentences import cut, fold, sentences_of
@@ -67,24 +59,16 @@ def entries_of(
 
 def claim_of(record: Record[Any]) -> str:
     """Return a record's claim, in one sentence of its own text."""
-    match record.body:
-        case Subcortex(description=text, charter=charter):
-            texts = (text, charter)
-        case Thread(resolution=resolution, summary=summary, body=text):
-            texts = (resolution, _SOURCE.sub("", summary.partition("\n")[0]), text)
-        case Observation(summary=summary):
-            texts = (summary,)
-        case Artifact(summary=summary, body=text):
-            texts = (summary, text)
-        case Task(state=state, blocked_reason=reason, notes=notes, body=text):
-            texts = (f"blocked: {reason}" if state == "blocked" and reason else "", notes, text)
-        case Comment(body=text) | Link(note=text):
-            texts = (text,)
-        case _:
-            texts = ()
-    return next(
-        (sentence for text in texts if text.strip() and (sentence := _first_sentence(text))), ""
-    )
+    body = record.body
+    texts = {name: getattr(body, name) for name in spec_of(type(body)).claim}
+    match body:
+        case Thread(summary=summary):
+            texts["summary"] = _SOURCE.sub("", summary.partition("\n")[0])
+        case Task(state=state, blocked_reason=reason):
+            is_blocked = state == "blocked" and reason
+            texts["blocked_reason"] = f"blocked: {reason}" if is_blocked else ""
+    sentences = (_first_sentence(text) for text in texts.values() if text.strip())
+    return next(filter(None, sentences), "")
 
 
 def _first_sentence(text: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
@@ -23,6 +24,7 @@ from cortex.base.record_model import (
     RecordFilter,
     Subcortex,
 )
+from cortex.base.record_spec import FieldSpec, fields_of
 from cortex.base.secret_scanner import redact
 from cortex.base.text import one_line
 from cortex.engine.store import RecordQueries, kind_of_id
@@ -41,9 +43,6 @@ TIME_OF_ID = 10
 MOST_SCOPES = 2_000
 
 _ULID = re.compile(r"[0-9A-HJKMNP-TV-Z]{1,26}")
-# Field and kind of each reference.
-POINTS = (("thread", "thread"), ("task", "task"), ("parent", "comment"), ("supersedes", "artifact"))
-PINS = (("pinned_threads", "thread"), ("pinned_artifacts", "artifact"), ("pinned_tasks", "task"))
 
 
 class RecordReader(Protocol):
@@ -147,24 +146,18 @@ def resolved(step: RecordReader, body: B, before: Body | None = None) -> B:
 
     Raises: InputError TARGET_NOT_FOUND, SCOPE_NOT_FOUND, RECORD_INVALID.
     """
-    changes: dict[str, Any] = {}
-    # Records that it belongs to.
-    parents: list[Record[Any]] = []
     is_declassified = before is not None and before.sensitivity == SENSITIVE != body.sensitivity
-    scope = getattr(body, "subcortex", "")
-    if scope and (is_declassified or scope != getattr(before, "subcortex", "")):
-        subcortex = scope_of(step, scope)
-        if not is_declassified:
-            check_open(subcortex)
-        changes["subcortex"] = subcortex.id
-        parents.append(subcortex)
-    for field, kind in POINTS:
-        ref = getattr(body, field, "")
-        if ref and (is_declassified or ref != getattr(before, field, "")):
-            target = target_of(step, ref, (kind,), field)
-            parents += [target] if field != "supersedes" else []
-    _check_lists(step, body, before)
-    sensitive = [parent.id for parent in parents if parent.body.sensitivity == SENSITIVE]
+    targets = _targets_of(step, body, before, again=is_declassified)
+    _check_evidence(step, body, before)
+    changes: dict[str, Any] = {
+        name: target.id for name, target in targets.items() if target.kind == "subcortex"
+    }
+    fields = fields_of(type(body))
+    sensitive = [
+        target.id
+        for name, target in targets.items()
+        if fields[name].belongs and target.body.sensitivity == SENSITIVE
+    ]
     if sensitive and is_declassified:
         raise InputError(
             "RECORD_INVALID",
@@ -176,12 +169,37 @@ def resolved(step: RecordReader, body: B, before: Body | None = None) -> B:
     return replace(body, **changes) if changes else body
 
 
-def _check_lists(step: RecordReader, body: Body, before: Body | None) -> None:
-    """Check pinned records, evidence and the parent of a comment."""
-    if isinstance(body, Subcortex):
-        for field, kind in PINS:
-            for ref in set(getattr(body, field)).difference(getattr(before, field, ())):
-                target_of(step, ref, (kind,), field)
+def _targets_of(
+    step: RecordReader, body: Body, before: Body | None, *, again: bool
+) -> dict[str, Record[Any]]:
+    """Return the records that single fields name, the subcortex first; lists are checked only.
+
+    With `again` unchanged fields are looked up, too, even in an archived subcortex.
+    """
+    targets: dict[str, Record[Any]] = {}
+    for spec, ref in named_refs(body):
+        known, is_list = getattr(before, spec.name, ""), spec.part is not None
+        if (ref in known) if is_list else (ref == known and not again):
+            continue
+        is_scope = spec.kind == "subcortex"
+        target = scope_of(step, ref) if is_scope else target_of(step, ref, (spec.kind,), spec.name)
+        if is_scope and not again:
+            check_open(target)
+        if not is_list:
+            targets[spec.name] = target
+    return targets
+
+
+def named_refs(body: Body) -> Iterator[tuple[FieldSpec, str]]:
+    """Iterate over the references to records of one kind each, the subcortex first."""
+    specs = [spec for spec in fields_of(type(body)).values() if spec.kind]
+    for spec in sorted(specs, key=lambda spec: spec.kind != "subcortex"):
+        value = getattr(body, spec.name)
+        yield from ((spec, ref) for ref in (value if spec.part else (value,)) if ref)
+
+
+def _check_evidence(step: RecordReader, body: Body, before: Body | None) -> None:
+    """Check the evidence of an artifact and the parent of a comment."""
     if isinstance(body, Artifact):
         known = before.evidence if isinstance(before, Artifact) else ()
         for index, item in enumerate(body.evidence):

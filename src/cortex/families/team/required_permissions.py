@@ -14,15 +14,14 @@ from cortex.base.record_model import (
     SUMMARY,
     Artifact,
     Body,
-    Comment,
     Draft,
     Link,
     Notification,
-    Observation,
     Subcortex,
     Task,
     Thread,
 )
+from cortex.base.record_spec import spec_of
 from cortex.families.team.writes.actions import PATCH_FIELDS
 
 _DECIDED = {"approved": "approve_draft", "published": "approve_draft", "rejected": "reject_draft"}
@@ -38,9 +37,7 @@ def rights_of(before: Body | None, after: Body, *, alone: bool = False) -> tuple
         return ()
     rights = _to_create(after, alone) if before is None else _to_change(before, after)
     is_derived = isinstance(before, Thread) and changed_fields(before, after) <= set(SUMMARY)
-    is_written = (
-        isinstance(after, Thread | Comment | Observation | Artifact | Task) and not is_derived
-    )
+    is_written = not isinstance(after, Subcortex | Draft | Notification | Link) and not is_derived
     return (*rights, "sensitive") if is_written and after.sensitivity == SENSITIVE else rights
 
 
@@ -55,16 +52,11 @@ def changed_fields(before: Any, after: Any) -> frozenset[str]:
 
 def _to_create(body: Body, alone: bool) -> tuple[str, ...]:
     """Return the permissions for creating a record."""
+    right = spec_of(type(body)).right
     match body:
-        case Subcortex():
-            return ("create_subcortex",)
         case Thread():
             more = {"resolved": ("resolve_thread",), "archived": ("edit",)}
-            return ("create_thread", *more.get(body.state, ()))
-        case Comment():
-            return ("comment",)
-        case Observation():
-            return ("observe",)
+            return (right, *more.get(body.state, ()))
         case Artifact():
             by_state = {
                 "accepted": "accept_artifact",
@@ -74,16 +66,15 @@ def _to_create(body: Body, alone: bool) -> tuple[str, ...]:
             is_judged = body.state in ("draft", "proposed") and (
                 body.verification != "unverified" or body.last_reviewed
             )
-            return (by_state.get(body.state, "propose_artifact"), *(("edit",) if is_judged else ()))
-        case Task():
-            return ("create_task",)
+            return (by_state.get(body.state, right), *(("edit",) if is_judged else ()))
         case Draft():
-            return ("draft", *((_DECIDED[body.state],) if body.state in _DECIDED else ()))
+            return (right, *((_DECIDED[body.state],) if body.state in _DECIDED else ()))
         case Link():
-            by_state = {"candidate": "link" if alone else "observe", "dismissed": "judge_link"}
-            return (by_state.get(body.state, "link"),)
+            by_state = {"candidate": right if alone else "observe", "dismissed": "judge_link"}
+            return (by_state.get(body.state, right),)
         case Notification():
             return ()
+    return (right,)
 
 
 def _to_change(before: Body, after: Body) -> tuple[str, ...]:

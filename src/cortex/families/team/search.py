@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cortex.base.errors import InputError
-from cortex.base.record_model import FOUND_KINDS, Body, Record, RecordFilter
+from cortex.base.record_model import FOUND_KINDS, KINDS, Body, Record, RecordFilter
+from cortex.base.record_spec import fields_of
 from cortex.base.text import words_of
 from cortex.base.types import Cancel, Mode, Page, Query, Source
 from cortex.base.types import Hit as Found
@@ -23,7 +24,6 @@ from cortex.engine.library import Library
 from cortex.engine.search import check_query
 from cortex.engine.search.query_parser import STOP_WORDS
 from cortex.engine.store import RecordHeader, stem_of
-from cortex.families.team.field_rules import LIMITS
 from cortex.families.team.index_text import about_of
 from cortex.families.team.references import scope_of
 from cortex.families.team.sentences import cut, fold, sentences_of
@@ -37,7 +37,9 @@ MOST_CUT = 1_000
 # Most documents that narrow a search.
 MOST_DOCS = 4_000
 SNIPPET_CHARACTERS = 280
-MOST_TAGS = max(limits.get("tags", 0) for limits in LIMITS.values())
+MOST_TAGS = max(
+    spec.limit for cls in KINDS.values() for spec in fields_of(cls).values() if spec.name == "tags"
+)
 # Query words that are named as matches.
 MAX_WORDS = 6
 # Largest boost for a new record, and the days after which half of it is left.

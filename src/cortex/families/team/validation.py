@@ -1,6 +1,6 @@
 """Validation of record bodies: lengths, enumerated values, states, transitions, secrets.
 
-One walk over the fields of a body, by the tables of `field_rules`. Pure: doesn't know if a
+One walk over the fields of a body, by their rows in `record_model`. Pure: doesn't know if a
 referenced record exists, nor who writes. Road not taken: truncating long text, since the team would
 then keep something that its author didn't write.
 """
@@ -8,90 +8,38 @@ then keep something that its author didn't write.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import fields, is_dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import is_dataclass, replace
 from datetime import date
 from typing import Any, TypeVar
 
 from cortex.base.errors import InputError
 from cortex.base.record_model import (
+    SENSITIVITIES,
     Artifact,
     Body,
     CodeLink,
     Draft,
     Evidence,
     Link,
-    Notification,
-    Observation,
     Subcortex,
     Term,
-    Thread,
     kind_of,
 )
+from cortex.base.record_spec import FieldSpec, choices_of, fields_of, spec_of
 from cortex.base.secret_scanner import find_leaks, redact
-from cortex.families.team.field_rules import (
-    ALLOWED,
-    ARTIFACT_TYPES,
-    DRAFT_TYPES,
-    ELEMENT,
-    ELEMENTS,
-    EVIDENCE_KINDS,
-    FIRST,
-    LIMITS,
-    LINE,
-    LONG,
-    MACHINE_MADE,
-    MOVES,
-    NEEDED,
-    NEEDED_OF_DRAFT,
-    NOTIFICATION_TYPES,
-    OBSERVATION_TYPES,
-    OPEN_TASK_STATES,
-    PRIORITIES,
-    RELATIONS,
-    SECRET,
-    SENSITIVITIES,
-    SOURCE_TYPES,
-    STATES,
-    SUMMARY,
-    THREAD_TYPES,
-    TYPES,
-    VERIFICATIONS,
-    VISIBILITIES,
-)
-
-__all__ = [
-    "ARTIFACT_TYPES",
-    "DRAFT_TYPES",
-    "EVIDENCE_KINDS",
-    "FIRST",
-    "LIMITS",
-    "MOVES",
-    "NOTIFICATION_TYPES",
-    "OBSERVATION_TYPES",
-    "OPEN_TASK_STATES",
-    "PRIORITIES",
-    "RELATIONS",
-    "SECRET",
-    "SENSITIVITIES",
-    "SOURCE_TYPES",
-    "STATES",
-    "SUMMARY",
-    "THREAD_TYPES",
-    "TYPES",
-    "VERIFICATIONS",
-    "VISIBILITIES",
-    "check_first",
-    "check_move",
-    "check_secrets",
-    "check_value",
-    "checked",
-    "refusal",
-    "texts_of",
-]
 
 B = TypeVar("B", bound=Body)
 
+# A sensitivity that must not be stored at all.
+SECRET = "secret"
+# Fields that a draft of this type needs.
+_NEEDED_OF_DRAFT: Mapping[str, tuple[str, ...]] = {
+    "comment": ("body",),
+    "thread": ("title",),
+    "artifact": ("title", "body"),
+    "task_update": ("patch",),
+}
 SLUG = re.compile(r"[a-z0-9][a-z0-9-]{2,49}")
 _FORBIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u202d\u202e]")
 # Text that readers and reviewers can't see but every model reads: tag characters (except those of a
@@ -118,10 +66,7 @@ def checked(body: B) -> B:
             context={"field": "sensitivity", "allowed": list(SENSITIVITIES)},
         )
     body = _validate(body, "")
-    check_value("state", body.state, STATES[type(body)])
-    check_value("sensitivity", body.sensitivity, SENSITIVITIES)
-    if isinstance(body, Thread | Observation | Artifact | Draft | Notification):
-        check_value("type", body.type, TYPES[type(body)])
+    check_value("state", body.state, choices_of(type(body), "state"))
     _check_kind(body)
     check_secrets(body)
     return body
@@ -129,16 +74,15 @@ def checked(body: B) -> B:
 
 def check_first(body: Body) -> None:
     """Check that a new record is in an initial state. Raises: InputError RECORD_INVALID."""
-    allowed = FIRST.get(type(body))
-    if allowed is not None:
-        check_value("state", body.state, allowed)
+    if first := spec_of(type(body)).first:
+        check_value("state", body.state, first)
 
 
 def check_move(before: Body, after: Body) -> None:
     """Check the transition between two states. Raises: InputError RECORD_INVALID."""
     if before.state == after.state:
         return
-    allowed = MOVES[type(before)].get(before.state, ())
+    allowed = spec_of(type(before)).moves.get(before.state, ())
     if after.state not in allowed:
         raise refusal(
             "state",
@@ -184,23 +128,23 @@ def check_secrets(body: object, prefix: str = "") -> None:
 
 def texts_of(noun: object, prefix: str = "") -> Iterator[tuple[str, str]]:
     """Iterate over the written texts of a body, each with the name of its field."""
-    for entry in fields(noun):  # type: ignore[arg-type]
-        if entry.name in MACHINE_MADE:
+    for name, spec in fields_of(type(noun)).items():
+        if spec.random:
             continue
-        field, value = prefix + entry.name, getattr(noun, entry.name)
+        field, value = prefix + name, getattr(noun, name)
         if isinstance(value, str):
             yield field, value
         elif isinstance(value, tuple):
             for index, part in enumerate(value):
-                name = f"{field}[{index}]"
+                place = f"{field}[{index}]"
                 if isinstance(part, Term):
-                    yield name, f"{part.term}: {part.meaning}"
+                    yield place, f"{part.term}: {part.meaning}"
                 elif isinstance(part, tuple):
-                    yield name, ": ".join(part)
+                    yield place, ": ".join(part)
                 elif is_dataclass(part):
-                    yield from texts_of(part, name + ".")
+                    yield from texts_of(part, place + ".")
                 else:
-                    yield name, part
+                    yield place, part
 
 
 def refusal(field: str, why: str, allowed: Sequence[str] = ()) -> InputError:
@@ -216,33 +160,34 @@ def refusal(field: str, why: str, allowed: Sequence[str] = ()) -> InputError:
 
 def _validate(noun: Any, prefix: str) -> Any:
     """Return a body, or a part of one, with all fields validated."""
-    cls = type(noun)
-    limits = LIMITS.get(cls, {})
+    specs = fields_of(type(noun))
     changes: dict[str, object] = {}
-    for entry in fields(noun):
-        value, field = getattr(noun, entry.name), prefix + entry.name
+    for name, spec in specs.items():
+        value, field = getattr(noun, name), prefix + name
         if isinstance(value, str):
-            changes[entry.name] = _validate_text(
-                field, value, limits.get(entry.name, LINE), entry.name in LONG
-            )
+            changes[name] = _validate_text(field, value, spec.limit, spec.long)
         elif isinstance(value, tuple):
-            changes[entry.name] = _validate_list(
-                field, entry.name, value, limits.get(entry.name, 100)
-            )
+            changes[name] = _validate_list(field, value, spec)
         elif not isinstance(value, int) or value < 0:
             raise refusal(field, f"{field} is a number that isn't negative")
     noun = replace(noun, **changes)
-    needed = NEEDED_OF_DRAFT.get(noun.type, ()) if isinstance(noun, Draft) else NEEDED.get(cls, ())
-    for name in needed:
+    for name in _needed(noun):
         if not getattr(noun, name):
             raise refusal(
                 prefix + name, f"{prefix + name} is missing: {_with_article(noun)} needs it"
             )
-    for (owner, name), allowed in ALLOWED.items():
-        if owner is cls:
-            check_value(prefix + name, getattr(noun, name), allowed)
+    for name, spec in specs.items():
+        if spec.choices:
+            check_value(prefix + name, getattr(noun, name), spec.choices)
     _check_part(noun, prefix)
     return _normalize_path(noun) if isinstance(noun, CodeLink) else noun
+
+
+def _needed(noun: Any) -> Sequence[str]:
+    """Return the fields that must not be empty."""
+    if isinstance(noun, Draft):
+        return _NEEDED_OF_DRAFT.get(noun.type, ())
+    return [name for name, spec in fields_of(type(noun)).items() if spec.needed]
 
 
 def _validate_text(field: str, value: str, most: int, is_long: bool) -> str:
@@ -271,23 +216,21 @@ def _find_hidden(value: str) -> re.Match[str] | None:
     )
 
 
-def _validate_list(field: str, name: str, values: Sequence[Any], most: int) -> tuple[Any, ...]:
+def _validate_list(field: str, values: Sequence[Any], spec: FieldSpec) -> tuple[Any, ...]:
     """Validate each element of a list and drop empty ones and duplicates."""
-    length = ELEMENTS.get(name, ELEMENT)
     kept: dict[Any, Any] = {}
     for index, value in enumerate(values):
         place = f"{field}[{index}]"
         if is_dataclass(value):
             value = _validate(value, place + ".")
         elif isinstance(value, tuple):
-            value = tuple(_validate_text(place, part, length, True) for part in value)
-        elif not (value := _validate_text(place, value, length, False)):
+            value = tuple(_validate_text(place, part, spec.element, True) for part in value)
+        elif not (value := _validate_text(place, value, spec.element, False)):
             continue
-        kept.setdefault(
-            value.casefold() if isinstance(value, str) and name == "tags" else value, value
-        )
-    if len(kept) > most:
-        raise refusal(field, f"{field} are at most {most}, these are {len(kept)}")
+        key = value.casefold() if spec.folded and isinstance(value, str) else value
+        kept.setdefault(key, value)
+    if len(kept) > spec.limit:
+        raise refusal(field, f"{field} are at most {spec.limit}, these are {len(kept)}")
     return tuple(kept.values())
 
 

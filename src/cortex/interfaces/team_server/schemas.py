@@ -1,116 +1,26 @@
 """Records over HTTP: field names, timestamps as text, and the models of request bodies.
 
-One table of names serves both directions; lengths and allowed values come from the team family's
-validation, so that the OpenAPI document states what is checked. Fields that only hold on one
+Names, lengths and allowed values are those of the record kinds, so that the OpenAPI document states
+what is checked. Fields that only hold on one
 machine (the path of a checkout) are neither sent nor accepted. Knows no route.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import is_dataclass
 from datetime import UTC, datetime
 from functools import cache
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, get_origin
 
 from pydantic import Field, create_model
 
-from cortex.base.record_model import (
-    KINDS,
-    Artifact,
-    CodeLink,
-    Comment,
-    Draft,
-    Evidence,
-    Link,
-    Observation,
-    Record,
-    Subcortex,
-    Task,
-    Thread,
-)
-from cortex.families.team.field_rules import (
-    ALLOWED,
-    ELEMENT,
-    ELEMENTS,
-    FIRST,
-    LIMITS,
-    LINE,
-    NEEDED,
-    SENSITIVITIES,
-    STATES,
-    TYPES,
-)
+from cortex.base.record_model import Draft, Record
+from cortex.base.record_spec import FieldSpec, fields_of, spec_of
 from cortex.families.team.writes.drafts import state_of
 from cortex.toolkit.tool import Arguments, Whole
 
 Row = dict[str, object]
-
-_NAMES: Mapping[str, str] = {
-    "about": "about_id", "assignees": "assignee_ids", "body": "body_md", "charter": "charter_md",
-    "commit": "commit_sha", "description": "description_md", "evidence": "evidence_links",
-    "expires": "expires_at", "last_reviewed": "last_reviewed_at", "notes": "notes_md",
-    "owner": "owner_id", "parent": "parent_comment_id", "published": "published_entity_id",
-    "recipient": "recipient_id", "review_by": "review_by_date", "reviewed_by": "reviewed_by_id",
-    "session": "session_id", "source": "source_id", "state": "status", "stewards": "steward_ids",
-    "subcortex": "subcortex_id", "summary": "summary_md", "superseded_by": "superseded_by_id",
-    "supersedes": "supersedes_id", "target": "target_id", "target_kind": "target_type",
-    "task": "linked_task_id", "thread": "linked_thread_id", "watchers": "watcher_ids",
-}  # fmt: skip
-_NAMES_BY_CLASS: Mapping[type, Mapping[str, str]] = {
-    Thread: {
-        "summary": "rolling_summary_md",
-        "summary_sources": "rolling_summary_sources",
-        "summary_by": "rolling_summary_by_id",
-    },
-    Comment: {"thread": "thread_id"},
-    Observation: {"subcortex": "linked_subcortex_id"},
-    Evidence: {"kind": "type"},
-}
-# Fields in milliseconds since 1970, 0 for never.
-_TIMESTAMPS = frozenset({"last_reviewed", "reviewed_at", "expires"})
-_LOCAL_FIELDS = {CodeLink: frozenset({"root", "file_hash", "body_hash"})}
-
-# Fields that a new record may have, and fields that a change may have.
-CREATED: Mapping[type, tuple[str, ...]] = {
-    Subcortex: (
-        "slug", "name", "description", "charter", "state", "visibility", "sensitivity", "stewards",
-        "pinned_threads", "pinned_artifacts", "pinned_tasks", "glossary", "naming",
-    ),
-    Thread: ("title", "body", "type", "subcortex", "sensitivity", "tags", "task", "code_links"),
-    Comment: ("body", "parent", "sensitivity", "citations"),
-    Observation: (
-        "title", "summary", "type", "tags", "subcortex", "thread", "task", "sensitivity",
-        "source_type", "session", "commit_id", "attachments", "code_links",
-    ),
-    Artifact: (
-        "title", "body", "summary", "type", "state", "owner", "review_by", "evidence", "supersedes",
-        "verification", "subcortex", "sensitivity", "tags", "code_links",
-    ),
-    Task: (
-        "title", "body", "state", "priority", "assignees", "watchers", "thread", "subcortex",
-        "blocked_reason", "notes", "sensitivity", "tags", "code_links",
-    ),
-    Draft: (
-        "type", "title", "body", "target_kind", "target", "patch", "artifact_type", "thread_type",
-        "citations", "tags", "reason", "summary", "sensitivity", "code_links", "evidence",
-    ),
-    Link: ("source", "relation", "target", "note", "state"),
-}  # fmt: skip
-PATCHED: Mapping[type, tuple[str, ...]] = {
-    Subcortex: tuple(name for name in CREATED[Subcortex] if name != "slug"),
-    Thread: (*CREATED[Thread], "state", "resolution"),
-    Comment: ("body", "sensitivity", "citations"),
-    Observation: CREATED[Observation],
-    Artifact: CREATED[Artifact],
-    Task: CREATED[Task],
-    Link: ("note", "state"),
-}
-
-
-def name_of(cls: type, field: str) -> str:
-    """Return the name of a field over HTTP."""
-    return _NAMES_BY_CLASS.get(cls, {}).get(field) or _NAMES.get(field, field)
 
 
 def moment(milliseconds: int) -> str:
@@ -142,20 +52,26 @@ def record_row(record: Record[Any], now: int = 0) -> Row:
 
 
 def _encode_fields(body: Any) -> Row:
-    cls = type(body)
-    row: Row = {}
-    for field in fields(body):
-        if field.name in _LOCAL_FIELDS.get(cls, ()):
-            continue
-        value = getattr(body, field.name)
-        if field.name in _TIMESTAMPS:
-            value = moment(value) if value else None
-        elif field.name == "patch":
-            value = dict(value)
-        elif isinstance(value, tuple):
-            value = [_encode_fields(part) if is_dataclass(part) else part for part in value]
-        row[name_of(cls, field.name)] = value
-    return row
+    return {
+        spec.http_name: _encode_value(spec, getattr(body, spec.name))
+        for spec in _sent_fields(type(body))
+    }
+
+
+def _encode_value(spec: FieldSpec, value: Any) -> object:
+    if spec.moment:
+        return moment(value) if value else None
+    if get_origin(spec.part) is tuple:
+        return dict(value)
+    if spec.part is not None:
+        return [_encode_fields(part) if is_dataclass(part) else part for part in value]
+    return value
+
+
+@cache
+def _sent_fields(cls: type) -> tuple[FieldSpec, ...]:
+    """Return the fields that are sent and accepted."""
+    return tuple(spec for spec in fields_of(cls).values() if not spec.local)
 
 
 def record_schema(cls: type) -> dict[str, object]:
@@ -163,7 +79,7 @@ def record_schema(cls: type) -> dict[str, object]:
     text, moment_text = {"type": "string"}, {"type": "string", "format": "date-time"}
     head = {
         "id": text,
-        "kind": {"type": "string", "const": cls.__name__.lower()},
+        "kind": {"type": "string", "const": spec_of(cls).name},
         "version": {"type": "integer"},
         "author_id": text,
         "created_at": moment_text,
@@ -173,24 +89,19 @@ def record_schema(cls: type) -> dict[str, object]:
 
 
 def _properties(cls: type) -> dict[str, object]:
-    hints = get_type_hints(cls)
-    properties: dict[str, object] = {}
-    for field in fields(cls):
-        if field.name in _LOCAL_FIELDS.get(cls, ()):
-            continue
-        hint = hints[field.name]
-        if field.name in _TIMESTAMPS:
-            schema: dict[str, object] = {"type": ["string", "null"], "format": "date-time"}
-        elif field.name == "patch":
-            schema = {"type": "object", "additionalProperties": {"type": "string"}}
-        elif get_origin(hint) is tuple:
-            inner: Any = get_args(hint)[0]
-            part = _object(_properties(inner)) if is_dataclass(inner) else {"type": "string"}  # pyright: ignore[reportArgumentType]
-            schema = {"type": "array", "items": part}
-        else:
-            schema = {"type": "string" if hint is str else "integer"}
-        properties[name_of(cls, field.name)] = schema
-    return properties
+    return {spec.http_name: _schema(spec) for spec in _sent_fields(cls)}
+
+
+def _schema(spec: FieldSpec) -> dict[str, object]:
+    if spec.moment:
+        return {"type": ["string", "null"], "format": "date-time"}
+    if get_origin(spec.part) is tuple:
+        return {"type": "object", "additionalProperties": {"type": "string"}}
+    if spec.part is not None:
+        is_part = is_dataclass(spec.part)
+        part = _object(_properties(spec.part)) if is_part else {"type": "string"}
+        return {"type": "array", "items": part}
+    return {"type": "string" if spec.hint is str else "integer"}
 
 
 def _object(properties: Mapping[str, object]) -> dict[str, object]:
@@ -205,7 +116,7 @@ def sent(cls: type, model: Arguments) -> dict[str, Any]:
 
     Null and missing fields are left out.
     """
-    names = {name_of(cls, field.name): field.name for field in fields(cls)}
+    names = {spec.http_name: name for name, spec in fields_of(cls).items()}
     given = {name: getattr(model, name) for name in model.model_fields_set if name in names}
     return {names[name]: _decode_value(value) for name, value in given.items() if value is not None}
 
@@ -224,14 +135,20 @@ def _decode_value(value: Any) -> Any:
 @cache
 def create_body(cls: type) -> type[Arguments]:
     """Build the model of a new record."""
-    needed = tuple(name for name in NEEDED.get(cls, ("type",)) if name in CREATED[cls])
-    return _model(f"New{cls.__name__}", cls, CREATED[cls], needed, FIRST.get(cls, ()))
+    specs = [spec for spec in fields_of(cls).values() if spec.sent in ("always", "new")]
+    return _model(f"New{cls.__name__}", cls, specs, spec_of(cls).first, is_new=True)
 
 
 @cache
 def patch_body(cls: type) -> type[Arguments]:
     """Build the model of a change."""
-    return changes_body(f"Change{cls.__name__}", cls, PATCHED[cls])
+    names = [
+        name
+        for sent in ("always", "change")
+        for name, spec in fields_of(cls).items()
+        if spec.sent == sent
+    ]
+    return changes_body(f"Change{cls.__name__}", cls, names)
 
 
 def changes_body(name: str, cls: type, names: Sequence[str]) -> type[Arguments]:
@@ -242,13 +159,13 @@ def changes_body(name: str, cls: type, names: Sequence[str]) -> type[Arguments]:
             None,
         )
     }
-    return _model(name, cls, names, (), STATES[cls], more)
+    specs = [fields_of(cls)[field] for field in names]
+    return _model(name, cls, specs, spec_of(cls).states, more)
 
 
 @cache
 def _part(cls: type) -> type[Arguments]:
-    names = [field.name for field in fields(cls) if field.name not in _LOCAL_FIELDS.get(cls, ())]
-    model = _model(cls.__name__, cls, names, NEEDED[cls], ())
+    model = _model(cls.__name__, cls, _sent_fields(cls), (), is_new=True)
     _PARTS[model] = cls
     return model
 
@@ -259,64 +176,35 @@ _PARTS: dict[type, type] = {}
 def _model(
     name: str,
     cls: type,
-    names: Sequence[str],
-    needed: Sequence[str],
+    specs: Sequence[FieldSpec],
     states: Sequence[str],
     more: Mapping[str, Any] | None = None,
+    *,
+    is_new: bool = False,
 ) -> type[Arguments]:
-    hints = get_type_hints(cls)
-    defaults = {dataclass_field.name: dataclass_field.default for dataclass_field in fields(cls)}
+    """Build a model; `is_new` for one that requires the fields that must not be empty."""
     model_fields: dict[str, Any] = {}
-    for field in names:
-        kind = _field_type(cls, field, hints[field], states, field in needed)
-        if field in needed:
-            model_fields[name_of(cls, field)] = (kind, ...)
-        else:
-            default = defaults[field]
-            extra = {} if default in (MISSING, "", (), 0) else {"default": default}
-            model_fields[name_of(cls, field)] = (
-                Annotated[kind | None, Field(json_schema_extra=extra)],
-                None,
-            )
+    for spec in specs:
+        needed = is_new and spec.needed
+        kind = _field_type(spec, states if spec.name == "state" else spec.choices, needed)
+        extra = {} if spec.default in (..., "", (), 0) else {"default": spec.default}
+        model_fields[spec.http_name] = (
+            (kind, ...)
+            if needed
+            else (Annotated[kind | None, Field(json_schema_extra=extra)], None)
+        )
     return create_model(name, __base__=Arguments, **model_fields, **(more or {}))
 
 
-def _field_type(cls: type, field: str, hint: Any, states: Sequence[str], needed: bool) -> Any:
-    limits = LIMITS.get(cls, {})
-    if field == "patch":
-        return Annotated[
-            dict[str, Annotated[str, Field(max_length=ELEMENTS["patch"])]], Field(max_length=20)
-        ]
-    if get_origin(hint) is tuple:
-        inner = get_args(hint)[0]
-        part = (
-            _part(inner)
-            if is_dataclass(inner)
-            else Annotated[str, Field(max_length=_element(field))]
-        )
-        return Annotated[tuple[part, ...], Field(max_length=limits.get(field, 100), fail_fast=True)]
-    if hint is int:
+def _field_type(spec: FieldSpec, choices: Sequence[str], needed: bool) -> Any:
+    element = Annotated[str, Field(max_length=spec.element)]
+    if get_origin(spec.part) is tuple:
+        return Annotated[dict[str, element], Field(max_length=spec.limit)]
+    if spec.part is not None:
+        part = _part(spec.part) if is_dataclass(spec.part) else element
+        return Annotated[tuple[part, ...], Field(max_length=spec.limit, fail_fast=True)]
+    if spec.hint is int:
         return Annotated[Whole, Field(ge=0, le=2**53)]
-    choices = _choices(cls, field, states)
-    if choices:
+    if choices := [choice for choice in choices if choice]:
         return Literal[tuple(choices)]  # type: ignore[valid-type]
-    return Annotated[str, Field(max_length=limits.get(field, LINE), min_length=1 if needed else 0)]
-
-
-def _element(field: str) -> int:
-    return ELEMENTS.get(field, ELEMENT)
-
-
-def _choices(cls: type, field: str, states: Sequence[str]) -> Sequence[str]:
-    if field == "state":
-        return states
-    if field == "sensitivity":
-        return SENSITIVITIES
-    if field == "type" and cls in TYPES:
-        return TYPES[cls]
-    return [choice for choice in ALLOWED.get((cls, field), ()) if choice]
-
-
-PLURALS: Mapping[str, str] = {
-    kind: f"{kind}es" if kind.endswith("x") else f"{kind}s" for kind in KINDS
-}
+    return Annotated[str, Field(max_length=spec.limit, min_length=1 if needed else 0)]

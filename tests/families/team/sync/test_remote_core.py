@@ -19,9 +19,9 @@ import pytest
 
 from cortex.base.errors import CortexError, InputError, NetworkError
 from cortex.base.record_model import KINDS, Artifact, Record, Thread
+from cortex.base.record_spec import fields_of
 from cortex.base.text import holds_more
 from cortex.engine.store import VersionedRecord
-from cortex.families.team.field_rules import LIMITS
 from cortex.families.team.ids import new_id
 from cortex.families.team.sync import client as remotes
 from cortex.families.team.sync import pull
@@ -224,7 +224,9 @@ def test_a_page_of_the_largest_records_is_read_as_a_whole():
     longest are.
     """
     artifact = Artifact(
-        "Runbook", body="x" * LIMITS[Artifact]["body"], summary="x" * LIMITS[Artifact]["summary"]
+        "Runbook",
+        body="x" * fields_of(Artifact)["body"].limit,
+        summary="x" * fields_of(Artifact)["summary"].limit,
     )
     assert pull.PAGE * len(told_as_json(artifact)) < remotes.MAX_ANSWER_BYTES
     for kind in KINDS.values():
@@ -255,7 +257,7 @@ def fullest(kind: type) -> Any:
             if get_origin(inner) is tuple
             else "x"
         )
-        most = LIMITS[kind].get(name, LIMITS[Thread]["summary"] // 20)
+        most = fields_of(kind)[name].most or fields_of(Thread)["summary"].limit // 20
         told[name] = 1 if hints[name] is int else "x" if inner is None else (one,) * most
     return kind(**told)
 

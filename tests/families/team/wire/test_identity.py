@@ -23,7 +23,7 @@ from cortex.base.record_model import (
     Task,
     Thread,
 )
-from cortex.families.team.field_rules import LIMITS
+from cortex.base.record_spec import fields_of
 from cortex.families.team.notification_texts import NAMING
 from cortex.families.team.validation import checked
 from cortex.families.team.wire.identity import inward, outward, renamed, renamed_body
@@ -118,7 +118,7 @@ def test_the_longest_reason_may_still_be_kept_at_the_core(library):
     there = renamed(one, outward(name))
     assert (
         checked(there.body) == there.body
-        and len(there.body.reason) <= LIMITS[Notification]["reason"]
+        and len(there.body.reason) <= fields_of(Notification)["reason"].limit
     )
     assert renamed(there, inward(name)) == one
 
@@ -160,13 +160,12 @@ def test_every_field_that_holds_names_is_known(kind):
         "reviewed_by",
         "summary_by",
     }
-    body = kind(**{one.name: PERSON for one in fields(kind) if one.type == "str"})
+    texts = {name for name, spec in fields_of(kind).items() if spec.hint is str}
+    body = kind(**dict.fromkeys(texts, PERSON))
     after = renamed_body(body, OUT)
     changed = {
         field.name
         for field in fields(kind)
         if getattr(after, field.name) != getattr(body, field.name)
     }
-    assert changed == {
-        one.name for one in fields(kind) if one.name in holding and one.type == "str"
-    }
+    assert changed == holding & texts

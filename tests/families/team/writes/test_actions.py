@@ -31,9 +31,9 @@ from cortex.base.record_model import (
     Task,
     Thread,
 )
+from cortex.base.record_spec import spec_of
 from cortex.base.types import Mode, Query
 from cortex.engine.library import Library
-from cortex.families.team.field_rules import MOVES, STATES
 from cortex.families.team.ids import new_id
 from cortex.families.team.references import resolve_ref
 from cortex.families.team.writes import update
@@ -659,14 +659,14 @@ def test_a_task_is_changed_by_who_may_once_for_a_key_and_for_the_version_it_was_
 def test_a_record_never_leaves_the_states_of_its_kind(
     library: Library, body: Body, data: st.DataObject
 ) -> None:
-    states = (*STATES[type(body)], "nonsense")
+    states = (*spec_of(type(body)).states, "nonsense")
     record = make(library, body)
     for state in data.draw(st.lists(st.sampled_from(states), max_size=5)):
         before = now(library, record).body.state
         with suppress(InputError):
             edit(library, record, state=state)
         after = now(library, record).body.state
-        assert after == before or after in MOVES[type(body)][before]
+        assert after == before or after in spec_of(type(body)).moves[before]
     versions = library.store.records.versions(record.id)
     assert list(versions) == list(range(1, len(versions) + 1))
 

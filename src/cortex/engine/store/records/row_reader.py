@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from cortex.base.record_model import KINDS, PREFIXES, Record, RecordFilter
@@ -163,14 +163,7 @@ def docs_of(
     return frozenset(docs)
 
 
-_KIND_OF: Mapping[str, str] = {
-    prefix: name
-    for name, cls in KINDS.items()
-    for known, prefix in PREFIXES.items()
-    if known is cls
-}
-
-
 def kind_of_id(record_id: str) -> str:
     """Kind of record for an id, "" if the id is not one of ours."""
-    return _KIND_OF.get(record_id.rpartition("_")[0] + "_", "")
+    prefix = record_id.rpartition("_")[0] + "_"
+    return next((name for name, cls in KINDS.items() if PREFIXES[cls] == prefix), "")

@@ -11,7 +11,15 @@ from typing import Annotated, Any
 import typer
 
 from cortex.base.errors import InputError
-from cortex.base.record_model import SENSITIVE, Actor, Artifact, Record
+from cortex.base.record_model import (
+    ARTIFACT_TYPES,
+    SENSITIVE,
+    VERIFICATIONS,
+    Actor,
+    Artifact,
+    Record,
+)
+from cortex.base.record_spec import spec_of
 from cortex.base.text import rfc3339
 from cortex.engine.library import Library
 from cortex.engine.store import AuditEntry
@@ -73,7 +81,6 @@ from cortex.families.team.commands.render import (
     title_with_id,
 )
 from cortex.families.team.references import resolve_ref
-from cortex.families.team.validation import ARTIFACT_TYPES, STATES, VERIFICATIONS
 from cortex.families.team.writes import actions
 from cortex.families.team.writes.create import create
 from cortex.families.team.writes.update import revise
@@ -439,7 +446,7 @@ def _edited_state(state: str | None) -> str | None:
     """Check a state that an edit may set. Raises: InputError ARGUMENT_INVALID."""
     if state is None:
         return None
-    word = one_of(state, STATES[Artifact], "--state")
+    word = one_of(state, spec_of(Artifact).states, "--state")
     if word in ("accepted", "superseded"):
         verb = {"accepted": "accept ID", "superseded": "supersede OLD NEW"}[word]
         raise InputError("ARGUMENT_INVALID", f"`cortex team artifact {verb}` does that")

@@ -11,6 +11,7 @@ import typer
 
 from cortex.base.errors import CortexError, InputError
 from cortex.base.record_model import Actor, Draft, Record
+from cortex.base.record_spec import spec_of
 from cortex.engine.library import Library
 from cortex.families.team.commands.options import (
     IdArgument,
@@ -39,7 +40,6 @@ from cortex.families.team.commands.render import (
     told_code,
 )
 from cortex.families.team.references import resolve_ref
-from cortex.families.team.validation import STATES
 from cortex.families.team.writes import drafts
 from cortex.toolkit.terminal.options import JsonFlag
 from cortex.toolkit.terminal.output import moment, print_json, say
@@ -75,7 +75,7 @@ def list_drafts(
     as_json: JsonFlag = False,
 ) -> int:
     """List drafts that wait for you, newest first."""
-    chosen = tuple(one_of(word, STATES[Draft], "--state") for word in state or ())
+    chosen = tuple(one_of(word, spec_of(Draft).states, "--state") for word in state or ())
     states = chosen or (() if everything else (drafts.PENDING,))
     with team() as library:
         rows = drafts.listed(library, states, limit + 1)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from cortex.base.errors import InputError
-from cortex.base.record_model import Link, Record
+from cortex.base.record_model import RELATIONS, Link, Record
 from cortex.engine.library import Library
 from cortex.families.team.caveats import absence_of
 from cortex.families.team.commands.options import (
@@ -31,7 +31,6 @@ from cortex.families.team.commands.render import (
     say_more,
     title_with_id,
 )
-from cortex.families.team.validation import RELATIONS
 from cortex.families.team.writes import actions
 from cortex.families.team.writes.create import create
 from cortex.toolkit.terminal.options import JsonFlag

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from cortex.base.record_model import OBSERVATION_TYPES
 from cortex.families.team.commands.options import (
     IdArgument,
     InSubcortexOption,
@@ -28,7 +29,6 @@ from cortex.families.team.commands.record_context import (
 )
 from cortex.families.team.commands.render import day, say_head, say_list, say_text
 from cortex.families.team.references import resolve_ref
-from cortex.families.team.validation import OBSERVATION_TYPES
 from cortex.toolkit.terminal.options import JsonFlag
 from cortex.toolkit.terminal.output import print_json
 

@@ -9,6 +9,7 @@ from itertools import count
 from typing import Any
 
 from cortex.base.record_model import KINDS, Record, RecordFilter, refs_of
+from cortex.base.record_spec import spec_of
 from cortex.base.types import Mode, Query
 from cortex.engine.library import Library
 from cortex.families.team.caveats import absence_of, warnings_of
@@ -25,7 +26,6 @@ from cortex.families.team.commands.render import (
     told_subcortex,
 )
 from cortex.families.team.unknown_people import unknown_names
-from cortex.families.team.validation import STATES
 from cortex.toolkit.terminal.output import print_json, say
 
 MAX_LINKS = 50
@@ -181,7 +181,7 @@ def list_records(
 
     Raises: InputError ARGUMENT_INVALID, RECORD_UNKNOWN.
     """
-    known = STATES[KINDS[kind]]
+    known = spec_of(KINDS[kind]).states
     named_states = tuple(one_of(state, known, "--state") for state in states or ())
     conditions = [*refs, *(("tag", tag.strip().casefold()) for tag in tags or ())]
     if subcortex:

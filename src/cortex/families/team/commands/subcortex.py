@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from cortex.base.errors import InputError
-from cortex.base.record_model import Record, RecordFilter, Subcortex
+from cortex.base.record_model import OPEN_TASK_STATES, Record, RecordFilter, Subcortex
 from cortex.families.team.commands.options import (
     AllFlag,
     EditFlag,
@@ -43,7 +43,6 @@ from cortex.families.team.commands.render import (
     title_with_id,
 )
 from cortex.families.team.references import resolve_ref
-from cortex.families.team.validation import OPEN_TASK_STATES
 from cortex.families.team.writes import actions
 from cortex.families.team.writes.create import create
 from cortex.families.team.writes.update import revise

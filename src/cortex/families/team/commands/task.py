@@ -10,7 +10,8 @@ import typer
 
 from cortex.base.actors import PERSON
 from cortex.base.errors import InputError
-from cortex.base.record_model import Record, Task
+from cortex.base.record_model import OPEN_TASK_STATES, PRIORITIES, Record, Task
+from cortex.base.record_spec import spec_of
 from cortex.families.team.commands.options import (
     AllFlag,
     BodyFileOption,
@@ -49,7 +50,6 @@ from cortex.families.team.commands.record_context import (
 )
 from cortex.families.team.commands.render import day, say_head, say_text, tell_record
 from cortex.families.team.references import resolve_ref
-from cortex.families.team.validation import OPEN_TASK_STATES, PRIORITIES, STATES
 from cortex.families.team.writes import actions
 from cortex.families.team.writes.create import create
 from cortex.toolkit.terminal.options import JsonFlag
@@ -58,7 +58,7 @@ from cortex.toolkit.terminal.prompts import writer
 
 KIND = "task"
 START = "There is no task yet: `cortex team task create TITLE` makes one"
-STATES_HELP = ", ".join(STATES[Task])
+STATES_HELP = ", ".join(spec_of(Task).states)
 
 AssignOption = Annotated[
     list[str] | None,
@@ -270,7 +270,7 @@ def _patch(state: str | None, priority: str | None, blocked: str | None) -> dict
     """
     patch: dict[str, str] = {}
     if state is not None:
-        patch["status"] = one_of(state, STATES[Task], "--state")
+        patch["status"] = one_of(state, spec_of(Task).states, "--state")
     if priority is not None:
         patch["priority"] = one_of(priority, PRIORITIES, "--priority")
     if blocked is not None:

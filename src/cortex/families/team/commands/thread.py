@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from cortex.base.errors import InputError
-from cortex.base.record_model import SENSITIVE, Comment, Record, RecordFilter, Thread
+from cortex.base.record_model import SENSITIVE, THREAD_TYPES, Comment, Record, RecordFilter, Thread
 from cortex.families.team.caveats import absence_of
 from cortex.families.team.commands.options import (
     AllFlag,
@@ -60,7 +60,6 @@ from cortex.families.team.commands.record_context import (
 )
 from cortex.families.team.commands.render import day, say_head, say_list, say_text, tell_record
 from cortex.families.team.references import resolve_ref
-from cortex.families.team.validation import THREAD_TYPES
 from cortex.families.team.writes import actions
 from cortex.families.team.writes.create import create
 from cortex.families.team.writes.update import revise

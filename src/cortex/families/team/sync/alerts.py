@@ -24,6 +24,7 @@ from cortex.base.record_model import (
     RecordFilter,
     Subcortex,
 )
+from cortex.base.record_spec import fields_of
 from cortex.base.secret_scanner import redact
 from cortex.base.text import hash_bytes, one_line
 from cortex.engine.library import Library
@@ -33,7 +34,7 @@ from cortex.families.team.ids import advance_past, fresh_key, new_id
 from cortex.families.team.index_text import wording
 from cortex.families.team.notifications import OPEN, title_of
 from cortex.families.team.sync import rejections, state
-from cortex.families.team.validation import LIMITS, checked
+from cortex.families.team.validation import checked
 from cortex.families.team.wire.codec import body_to
 
 ALERT = "system_alert"
@@ -180,13 +181,13 @@ def _run_local(library: Library, work: Callable[[RecordTransaction], str], key: 
 def _create_alert(
     step: RecordTransaction, about: str, title: str, reason: str, sensitivity: str
 ) -> str:
-    limits = LIMITS[Notification]
+    limits = fields_of(Notification)
     body = Notification(
         ALERT,
         PERSON,
         about,
-        one_line(redact(title)[0], limits["title"]) or about,
-        one_line(redact(reason)[0], limits["reason"]),
+        one_line(redact(title)[0], limits["title"].limit) or about,
+        one_line(redact(reason)[0], limits["reason"].limit),
         sensitivity=sensitivity,
     )
     return step.make(new_id(Notification), checked(body)).id

@@ -12,8 +12,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field
 
-from cortex.base.record_model import Task
-from cortex.families.team.validation import OBSERVATION_TYPES, SENSITIVITIES, STATES
+from cortex.base.record_model import OBSERVATION_TYPES, SENSITIVITIES, Task
+from cortex.base.record_spec import spec_of
 from cortex.toolkit.tool import Arguments, Whole
 
 # Most observations of one call.
@@ -173,6 +173,8 @@ class PublishComment(Keyed):
 
 class UpdateTask(Keyed):
     task_id: str
-    status: Annotated[str | None, Field(json_schema_extra={"enum": list(STATES[Task])})] = None
+    status: Annotated[str | None, Field(json_schema_extra={"enum": list(spec_of(Task).states)})] = (
+        None
+    )
     blocked_reason: str | None = None
     notes: str | None = None

@@ -29,13 +29,7 @@ from cortex.families.team.tools.render import (
     chosen_budget,
     without_empty,
 )
-from cortex.families.team.tools.row_views import (
-    Slug,
-    artifact_row,
-    comment_row,
-    short_row,
-    thread_row,
-)
+from cortex.families.team.tools.row_views import Slug, comment_row, record_row, short_row
 from cortex.families.team.tools.session import TeamSession
 from cortex.toolkit.pagination import make_cursor, read_cursor
 from cortex.toolkit.tool import Answer, Call
@@ -65,7 +59,7 @@ def get_thread(context: TeamSession, arguments: GetThread, call: Call) -> Answer
         )
         chosen = chosen_comments(thread, comments, arguments.comment_mode)
         total = lookup.count(RecordFilter(kinds=("comment",), refs=(("thread", thread.id),)))
-        head = thread_row(thread, slug_of(library), warnings_of(library, thread, now()))
+        head = record_row(thread, slug_of(library), warnings_of(library, thread, now()))
         linked = linked_rows(library, thread)
         absent = library.store.outbox.absent()
     if offset:
@@ -168,7 +162,8 @@ def get_artifact(context: TeamSession, arguments: GetArtifact, call: Call) -> An
         shown = _version(library, current, arguments.version)
         key = repr((shown.id, shown.version))
         offset = read_cursor(key, arguments.cursor)
-        head = artifact_row(shown, slug_of(library), warnings_of(library, current, now()))
+        head = record_row(shown, slug_of(library), warnings_of(library, current, now()))
+        head.pop("text", None)
         if shown.version != current.version:
             head["current_version"] = current.version
         if linked := linked_rows(library, current):

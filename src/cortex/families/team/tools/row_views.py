@@ -12,21 +12,28 @@ from typing import Any
 from cortex.base.record_model import (
     SENSITIVE,
     Artifact,
+    Attachment,
     CodeLink,
     Comment,
-    Draft,
+    Evidence,
     Link,
-    Observation,
     Record,
-    Subcortex,
     Task,
+    Term,
     Thread,
 )
+from cortex.base.record_spec import FieldSpec, fields_of, spec_of
 from cortex.families.team.context_pack import PackEntry
 from cortex.families.team.permalinks import permalink
 from cortex.families.team.tools.render import Row, age_of, cut, without_empty
 
 TITLE_CHARACTERS = 160
+# Usual order of the names in a full row.
+_ORDER = (
+    "id", "link", "title", "state", "type", "priority", "blocked_reason", "notes", "thread", "task",
+    "parent", "review_notes", "published", "target", "changes", "subcortex", "for", "by", "age",
+    "tags", "warnings", "code", "attachments", "cites", "text",
+)  # fmt: skip
 
 # Maps the id of a subcortex to its slug.
 Slug = Callable[[str], str]
@@ -65,8 +72,10 @@ def short_row(record: Record[Any], warnings: Sequence[str] = ()) -> Row:
 
 
 def usual_state(record: Record[Any]) -> str:
-    """Return the state of a record, "" if all of its kind have the same."""
-    return record.body.state if isinstance(record.body, Thread | Artifact | Task) else ""
+    """Return the state of a record, "" if all of its kind have the same or are seldom seen."""
+    spec = fields_of(type(record.body)).get("state")
+    is_telling = spec and not spec.quiet and spec_of(record.kind).found
+    return record.body.state if is_telling else ""
 
 
 def entry_row(entry: PackEntry, *, why: bool = True) -> Row:
@@ -109,64 +118,60 @@ def entry_row(entry: PackEntry, *, why: bool = True) -> Row:
 
 
 def opened_row(record: Record[Any], slug: Slug, warnings: Sequence[str]) -> Row:
-    """Return the full row of a pack's subject; `text` is its content."""
-    match record.body:
-        case Thread():
-            row = thread_row(record, slug, warnings)
-            return without_empty({**row, "body": "", "text": row.get("body")})
-        case Artifact():
-            return without_empty({**artifact_row(record, slug, warnings), "text": record.body.body})
-        case Subcortex() as body:
-            return without_empty(
-                {
-                    "id": record.id,
-                    "slug": body.slug,
-                    "title": body.name,
-                    "state": "" if body.state == "active" else body.state,
-                    "stewards": list(body.stewards),
-                    "warnings": list(warnings),
-                    "naming": list(body.naming),
-                    "glossary": [f"{term.term}: {term.meaning}" for term in body.glossary],
-                    "text": "\n\n".join(part for part in (body.description, body.charter) if part),
-                }
-            )
-        case body:
-            text = body.summary if isinstance(body, Observation) else getattr(body, "body", "")
-            text = body.note if isinstance(body, Link) else text
-            fields = (
-                "type",
-                "priority",
-                "blocked_reason",
-                "notes",
-                "thread",
-                "task",
-                "parent",
-                "review_notes",
-                "published",
-            )
-            return without_empty(
-                {
-                    "id": record.id,
-                    "link": permalink(record.id),
-                    "title": "" if isinstance(body, Comment) else body.title,
-                    "state": body.state if isinstance(body, Task | Draft | Link) else "",
-                    **{name: getattr(body, name, "") for name in fields},
-                    "target": body.target if isinstance(body, Draft) else "",
-                    "changes": [f"{field}: {value}" for field, value in getattr(body, "patch", ())],
-                    "subcortex": slug(getattr(body, "subcortex", "")),
-                    "for": list(getattr(body, "assignees", ())),
-                    "by": record.author,
-                    "age": age_of(record.updated),
-                    "tags": list(getattr(body, "tags", ())),
-                    "warnings": list(warnings),
-                    "code": [code_text(link) for link in getattr(body, "code_links", ())],
-                    "attachments": [
-                        attachment.ref for attachment in getattr(body, "attachments", ())
-                    ],
-                    "cites": list(getattr(body, "citations", ())),
-                    "text": text,
-                }
-            )
+    """Return the full row of a pack's subject; `text` is its content and comes last."""
+    row = record_row(record, slug, warnings)
+    text = row.pop("body", "") or row.pop("text", "")
+    return without_empty({**row, "text": text})
+
+
+def record_row(record: Record[Any], slug: Slug, warnings: Sequence[str]) -> Row:
+    """Return the full row of a record, in the order of its kind; other fields come last."""
+    body, kind = record.body, spec_of(record.kind)
+    is_comment, is_thread = isinstance(body, Comment), isinstance(body, Thread)
+    cells: Row = {
+        "id": record.id,
+        "link": permalink(record.id),
+        # A comment has none of its own.
+        "title": "" if is_comment else body.title,
+        "by": record.author,
+        "age": age_of(record.created if is_thread else record.updated),
+        "version": record.version,
+        "warnings": list(warnings),
+    }
+    order = kind.row or _ORDER
+    for name, spec in fields_of(type(body)).items():
+        value = getattr(body, name)
+        if spec.row_name and not (spec.quiet and value == spec.default):
+            shown, known = _shown_value(value, spec, slug), cells.get(spec.row_name)
+            cells[spec.row_name] = f"{known}\n\n{shown}" if known and shown else known or shown
+            order = order if spec.row_name in order else (*order, spec.row_name)
+    if isinstance(body, Artifact):
+        cells["owner"] = body.owner or record.author
+    return without_empty({name: cells[name] for name in order if name in cells})
+
+
+def _shown_value(value: Any, spec: FieldSpec, slug: Slug) -> object:
+    """Return the value of a field as it is shown in a row."""
+    if spec.part is not None:
+        return [_shown_part(part) for part in value]
+    if spec.kind == "subcortex":
+        return slug(value)
+    return age_of(value) if spec.moment and value else value
+
+
+def _shown_part(part: Any) -> object:
+    match part:
+        case CodeLink():
+            return code_text(part)
+        case Evidence():
+            return without_empty({"type": part.kind, "ref": part.ref, "note": part.note})
+        case Attachment():
+            return part.ref
+        case Term():
+            return f"{part.term}: {part.meaning}"
+        case (field, value):
+            return f"{field}: {value}"
+    return part
 
 
 def comment_row(record: Record[Comment], most: int, warnings: Sequence[str] = ()) -> Row:
@@ -183,61 +188,5 @@ def comment_row(record: Record[Comment], most: int, warnings: Sequence[str] = ()
             "text": cut(body.body, most),
             "cites": list(body.citations),
             "sensitive": body.sensitivity == SENSITIVE,
-        }
-    )
-
-
-def thread_row(record: Record[Thread], slug: Slug, warnings: Sequence[str]) -> Row:
-    """Return the row of a thread without its comments."""
-    body = record.body
-    return without_empty(
-        {
-            "id": record.id,
-            "link": permalink(record.id),
-            "title": body.title,
-            "type": body.type,
-            "state": body.state,
-            "subcortex": slug(body.subcortex),
-            "by": record.author,
-            "age": age_of(record.created),
-            "tags": list(body.tags),
-            "task": body.task,
-            "warnings": list(warnings),
-            "resolution": body.resolution,
-            "summary": body.summary,
-            "summary_by": body.summary_by,
-            "body": body.body,
-            "code": [code_text(link) for link in body.code_links],
-        }
-    )
-
-
-def artifact_row(record: Record[Artifact], slug: Slug, warnings: Sequence[str]) -> Row:
-    """Return the row of an artifact without its body."""
-    body = record.body
-    return without_empty(
-        {
-            "id": record.id,
-            "link": permalink(record.id),
-            "title": body.title,
-            "type": body.type,
-            "state": body.state,
-            "version": record.version,
-            "owner": body.owner or record.author,
-            "review_by": body.review_by,
-            "reviewed": age_of(body.last_reviewed) if body.last_reviewed else "",
-            "verification": "" if body.verification == "unverified" else body.verification,
-            "subcortex": slug(body.subcortex),
-            "age": age_of(record.updated),
-            "tags": list(body.tags),
-            "supersedes": body.supersedes,
-            "superseded_by": body.superseded_by,
-            "warnings": list(warnings),
-            "summary": body.summary,
-            "evidence": [
-                without_empty({"type": item.kind, "ref": item.ref, "note": item.note})
-                for item in body.evidence
-            ],
-            "code": [code_text(link) for link in body.code_links],
         }
     )

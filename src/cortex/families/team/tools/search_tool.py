@@ -20,6 +20,7 @@ from pydantic import Field
 
 from cortex.base.errors import Cancelled, CortexError, FileError, InputError
 from cortex.base.record_model import FOUND_KINDS, KINDS, Comment, Record
+from cortex.base.record_spec import spec_of
 from cortex.base.types import Cancel, Page, Query
 from cortex.engine.library import Library
 from cortex.engine.search.federated import FederatedHit, SearchTarget, federated_search
@@ -42,7 +43,6 @@ from cortex.families.team.tools.render import (
 from cortex.families.team.tools.row_views import usual_state
 from cortex.families.team.tools.search_target import FAMILY, place_of
 from cortex.families.team.tools.session import TeamSession
-from cortex.families.team.validation import STATES
 from cortex.toolkit.pagination import make_cursor, read_cursor
 from cortex.toolkit.tool import (
     Answer,
@@ -70,32 +70,22 @@ SPREAD = 0.03
 MAX_DAY = 40
 DAY_MS = 86_400_000
 
-RECORDS = {f"{kind}s" if not kind.endswith("x") else f"{kind}es": kind for kind in FOUND_KINDS}
+RECORDS = {spec_of(kind).plural: kind for kind in FOUND_KINDS}
 # Types and their families.
 OTHERS = {"code": "code", "documents": "kb", "memories": "memory", "chunks": "chunks"}
 TYPE_OF = {family: name for name, family in OTHERS.items()}
 TYPES = (*RECORDS, *OTHERS)
+# Tool that opens a kind, and its argument; other kinds are opened as a context pack.
 OPENERS = {
     "thread": "cortex_get_thread thread_id",
     "comment": "cortex_get_thread thread_id",
     "artifact": "cortex_get_artifact artifact_id",
+    "observation": "cortex_get_context_pack subject.ref",
     "task": "cortex_get_context_pack subject.task_id",
     "subcortex": "cortex_get_context_pack subject.subcortex_slug",
-    "observation": "cortex_get_context_pack subject.ref",
 }
-
-Type = Literal[
-    "threads",
-    "comments",
-    "artifacts",
-    "observations",
-    "tasks",
-    "subcortexes",
-    "code",
-    "documents",
-    "memories",
-    "chunks",
-]
+_KINDS = dict.fromkeys((*OPENERS, *FOUND_KINDS))
+Type = Literal[(*(spec_of(kind).plural for kind in _KINDS), *OTHERS)]  # type: ignore[valid-type]
 
 
 class Filters(Arguments):
@@ -109,7 +99,7 @@ class Filters(Arguments):
 
 class TeamSearch(Budgeted):
     query: str
-    types: tuple[Type, ...] | None = None
+    types: tuple[Type, ...] | None = None  # type: ignore[valid-type]
     filters: Annotated[Filters, Field(description="Of records", default_factory=Filters)]
     limit: Annotated[
         Whole | None,
@@ -237,7 +227,7 @@ def _isolate_failure(place: SearchTarget, notes: list[str]) -> SearchTarget:
 
 def _state(status: str, kinds: Sequence[str]) -> str:
     """Check a state for these kinds. Raises: InputError ARGUMENT_INVALID."""
-    known = dict.fromkeys(state for kind in kinds for state in STATES[KINDS[kind]])
+    known = dict.fromkeys(state for kind in kinds for state in spec_of(KINDS[kind]).states)
     if status and status not in known:
         raise InputError(
             "ARGUMENT_INVALID",
@@ -404,7 +394,7 @@ def _answer(
 def _opener(hit: FederatedHit, context: TeamSession) -> str:
     """Return the tool that opens a hit, and its argument."""
     if hit.family == FAMILY:
-        return OPENERS[_type(hit)]
+        return OPENERS.get(_type(hit), "cortex_get_context_pack subject.ref")
     if hit.opener and hit.family in context.served:
         return hit.opener
     return "cortex_get_context_pack " + (

@@ -12,7 +12,16 @@ from dataclasses import replace
 from typing import Any
 
 from cortex.base.errors import InputError
-from cortex.base.record_model import SENSITIVE, Comment, Draft, Record, Task
+from cortex.base.record_model import (
+    ARTIFACT_TYPES,
+    SENSITIVE,
+    THREAD_TYPES,
+    Comment,
+    Draft,
+    Record,
+    Task,
+)
+from cortex.base.record_spec import spec_of
 from cortex.base.text import one_line
 from cortex.engine.library import Library
 from cortex.engine.store import kind_of_id
@@ -25,13 +34,7 @@ from cortex.families.team.tools.render import Row, cut, without_empty
 from cortex.families.team.tools.row_views import code_link
 from cortex.families.team.tools.session import TeamSession
 from cortex.families.team.unknown_people import unknown_names
-from cortex.families.team.validation import (
-    ARTIFACT_TYPES,
-    STATES,
-    THREAD_TYPES,
-    check_value,
-    refusal,
-)
+from cortex.families.team.validation import check_value, refusal
 from cortex.families.team.writes.actions import checked_patch, update_task_once
 from cortex.families.team.writes.create import create_once
 from cortex.families.team.writes.drafts import create_draft, destination
@@ -128,7 +131,7 @@ def _validate_patch(fields: Mapping[str, object]) -> tuple[tuple[str, str], ...]
     """Validate the task fields that change. Raises: InputError RECORD_INVALID."""
     checked = checked_patch({name: str(value) for name, value in fields.items()})
     if "state" in checked:
-        check_value("status", checked["state"], STATES[Task])
+        check_value("status", checked["state"], spec_of(Task).states)
     return tuple(checked.items())
 
 

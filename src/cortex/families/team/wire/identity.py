@@ -14,6 +14,7 @@ from typing import Any
 
 from cortex.base.actors import AGENT, PERSON
 from cortex.base.record_model import Draft, Notification, Record
+from cortex.base.record_spec import fields_of
 from cortex.engine.store import RecordChange
 from cortex.families.team.notification_texts import renamed as renamed_reason
 
@@ -23,8 +24,6 @@ Rename = Callable[[str], str]
 SEPARATOR = "/"
 # Between a name and the other Core that it is from.
 PLACE = "@"
-_NAME_FIELDS = ("recipient", "owner", "reviewed_by", "summary_by")
-_NAME_LIST_FIELDS = ("stewards", "assignees", "watchers")
 
 
 def agent_of(principal: str) -> str:
@@ -73,12 +72,10 @@ def renamed_changed(change: RecordChange, rename: Rename) -> RecordChange:
 def renamed_body(body: Any, rename: Rename) -> Any:
     """Return a body with the names of the other side."""
     changes: dict[str, object] = {}
-    for field in _NAME_FIELDS:
-        if name := getattr(body, field, ""):
-            changes[field] = rename(name)
-    for field in _NAME_LIST_FIELDS:
-        if names := getattr(body, field, ()):
-            changes[field] = tuple(dict.fromkeys(map(rename, names)))
+    for field, spec in fields_of(type(body)).items():
+        if spec.principal and (value := getattr(body, field)):
+            is_list = spec.part is not None
+            changes[field] = tuple(dict.fromkeys(map(rename, value))) if is_list else rename(value)
     match body:
         case Notification():
             changes["reason"] = renamed_reason(body.type, body.reason, rename)

@@ -21,6 +21,7 @@ from cortex.base.record_model import (
     Task,
     Thread,
 )
+from cortex.base.record_spec import fields_of
 from cortex.base.settings import Settings
 from cortex.engine.library import Library
 from cortex.engine.store import RecordTransaction
@@ -35,7 +36,7 @@ Patch = Mapping[str, str]
 
 # A patch may also say "status" for "state".
 PATCH_FIELDS = ("state", "priority", "blocked_reason", "notes", "assignees")
-_PINS = {"thread": "pinned_threads", "artifact": "pinned_artifacts", "task": "pinned_tasks"}
+_PINS = {spec.kind: name for name, spec in fields_of(Subcortex).items() if spec.role == "pin"}
 
 
 # -- artifacts

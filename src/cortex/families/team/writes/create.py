@@ -30,6 +30,7 @@ from cortex.base.record_model import (
     Thread,
     kind_of,
 )
+from cortex.base.record_spec import fields_of, spec_of
 from cortex.base.settings import Settings
 from cortex.engine.library import Library
 from cortex.engine.store import RecordTransaction
@@ -96,9 +97,7 @@ def add_subcortex(
     check_first(body)
     if (taken := by_slug(step, body.slug)) is not None:
         raise refusal("slug", f"there is a subcortex {body.slug} already: {taken.id}")
-    return step.make(
-        new_id(Subcortex), resolved(step, _resolve_names(body, "stewards", step, settings))
-    )
+    return step.make(new_id(Subcortex), resolved(step, _resolve_names(body, step, settings)))
 
 
 def add_thread(
@@ -141,12 +140,10 @@ def add_comment(
     return record
 
 
-def add_observation(
-    step: RecordTransaction, body: Observation, settings: Settings | None = None
-) -> Record[Observation]:
-    """Create an observation."""
-    need(step.actor, "observe")
-    return step.make(new_id(Observation), _prepare(step, body))
+def add_plain(step: RecordTransaction, body: Body, settings: Settings | None = None) -> Record[Any]:
+    """Create a record of a kind without effects of its own, such as an observation."""
+    need(step.actor, spec_of(type(body)).right)
+    return step.make(new_id(type(body)), _prepare(step, body))
 
 
 def add_artifact(
@@ -181,9 +178,7 @@ def add_artifact(
 def add_task(step: RecordTransaction, body: Task, settings: Settings | None = None) -> Record[Task]:
     """Create a task and notify its assignees."""
     need(step.actor, "create_task")
-    body = _resolve_names(
-        _resolve_names(body, "assignees", step, settings), "watchers", step, settings
-    )
+    body = _resolve_names(body, step, settings)
     if body.assignees and body.state == "inbox":
         body = replace(body, state="assigned")
     record = step.make(new_id(Task), _prepare(step, body))
@@ -234,20 +229,23 @@ def need_sensitive(step: RecordTransaction, body: Body) -> None:
         need(step.actor, "sensitive")
 
 
-def _resolve_names(
-    body: Any, field: str, step: RecordTransaction, settings: Settings | None
-) -> Any:
-    """Resolve the names in `field` to principals, without duplicates."""
-    names = dict.fromkeys(
-        resolve_name(name, settings, me=step.author) for name in getattr(body, field)
-    )
-    return replace(body, **{field: tuple(names)})
+def _resolve_names(body: Any, step: RecordTransaction, settings: Settings | None) -> Any:
+    """Resolve the names in the lists of a body to principals, without duplicates."""
+    lists = {
+        name: tuple(
+            dict.fromkeys(
+                resolve_name(person, settings, me=step.author) for person in getattr(body, name)
+            )
+        )
+        for name, spec in fields_of(type(body)).items()
+        if spec.principal and spec.part is not None
+    }
+    return replace(body, **lists)
 
 
 _ADDERS: Mapping[type, Any] = {
     Subcortex: add_subcortex,
     Thread: add_thread,
-    Observation: add_observation,
     Artifact: add_artifact,
     Task: add_task,
     Link: add_link,
@@ -260,7 +258,7 @@ def add_body(
     """Create a record of any kind except drafts and notifications."""
     if isinstance(body, Comment):
         return add_comment(step, body, summary, settings)
-    return _ADDERS[type(body)](step, body, settings)
+    return _ADDERS.get(type(body), add_plain)(step, body, settings)
 
 
 # -- one transaction each
@@ -328,22 +326,12 @@ def create_observations(
     Raises: InputError RIGHTS_MISSING, RECORD_INVALID for too many or none, IDEMPOTENCY_REPLAY.
     """
     need(effective_actor(library, actor), "observe")
-    if not 0 < len(observations) <= MOST_AT_ONCE:
-        raise refusal(
-            "observations",
-            f"1 to {MOST_AT_ONCE} observations at once, these are {len(observations)}",
-        )
-    is_compared = len(observations) <= CLASHES_UP_TO
-    deadline = time.monotonic() + CLASHES_SECONDS
-    clashes = [
-        clashes_of(library, body, until=deadline) if is_compared else () for body in observations
-    ]
-    rejected = refused or {}
+    clashes = _clashes_of_batch(library, observations)
 
     def work(step: RecordTransaction) -> str:
         outcomes = [
-            CreateOutcome(index, "", rejected[index])
-            if index in rejected
+            CreateOutcome(index, "", refused[index])
+            if refused and index in refused
             else _add_to_batch(step, index, body, clashes[index])
             for index, body in enumerate(observations)
         ]
@@ -367,6 +355,24 @@ def create_observations(
     )
 
 
+def _clashes_of_batch(
+    library: Library, observations: Sequence[Observation]
+) -> list[tuple[Contradiction, ...]]:
+    """Find what each item of a batch contradicts, up to a time limit.
+
+    Raises: InputError RECORD_INVALID for too many items or none.
+    """
+    count = len(observations)
+    if not 0 < count <= MOST_AT_ONCE:
+        raise refusal(
+            "observations", f"1 to {MOST_AT_ONCE} observations at once, these are {count}"
+        )
+    if count > CLASHES_UP_TO:
+        return [()] * count
+    deadline = time.monotonic() + CLASHES_SECONDS
+    return [clashes_of(library, body, until=deadline) for body in observations]
+
+
 class _NothingWritten(Exception):
     """No item of a batch could be written: rolls the transaction back, so its key stays unused."""
 
@@ -379,8 +385,8 @@ def _add_to_batch(
     step: RecordTransaction, index: int, body: Observation, clashes: Sequence[Contradiction]
 ) -> CreateOutcome:
     try:
-        record = add_observation(step, body)
-    # `add_observation` validates before it writes, so there is nothing to undo.
+        record = add_plain(step, body)
+    # `add_plain` validates before it writes, so there is nothing to undo.
     except InputError as error:
         return CreateOutcome(index, "", error)
     return CreateOutcome(index, record.id, None, tuple(write_clashes(step, record, clashes)))

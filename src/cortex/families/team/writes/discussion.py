@@ -12,9 +12,16 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import Any
 
-from cortex.base.record_model import SENSITIVE, Comment, Record, RecordFilter, Thread
+from cortex.base.record_model import (
+    SENSITIVE,
+    SUMMARY_CHARACTERS,
+    Comment,
+    Record,
+    RecordFilter,
+    Thread,
+)
 from cortex.engine.store import RecordTransaction
-from cortex.families.team.validation import SUMMARY, checked
+from cortex.families.team.validation import checked
 from cortex.families.team.writes.summarizer import Statement, summarize
 
 # Newest comments of a thread that are read for its summary.
@@ -85,7 +92,7 @@ def _extend_supplied(body: Thread, comments: list[Record[Comment]]) -> Thread:
         _statements([comment for comment in comments if comment.id[-26:] > first_source[-26:]]),
     )
     lines = summary.text.splitlines()
-    while lines and len(base) + len(SINCE) + len("\n".join(lines)) > SUMMARY:
+    while lines and len(base) + len(SINCE) + len("\n".join(lines)) > SUMMARY_CHARACTERS:
         lines.pop(0)
     kept = [source for source in summary.sources if any(f"[{source}]" in line for line in lines)]
     text = base + SINCE + "\n".join(lines) if lines else base

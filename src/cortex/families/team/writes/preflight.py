@@ -7,11 +7,12 @@ collect its texts, rolled back, and run again with the verdicts.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import fields, replace
-from typing import Any
+from dataclasses import is_dataclass, replace
+from typing import Any, get_origin
 
 from cortex.base.errors import InputError
-from cortex.base.record_model import Attachment, Body, Evidence, Notification, Record, Term, Thread
+from cortex.base.record_model import Body, Notification, Record, Thread
+from cortex.base.record_spec import fields_of
 from cortex.engine.library import Library
 from cortex.engine.store import RecordTransaction, Screened, TransactionResult
 from cortex.families.team.validation import checked
@@ -21,14 +22,6 @@ from cortex.plugins.registry import Screening
 
 # Attempts of a write: text derived from a redacted text may be new again.
 ROUNDS = 5
-
-# Fields with prose; the others hold ids, addresses, names and enumerated values.
-TEXTS = frozenset(
-    "title name body summary description charter reason resolution notes review_notes "
-    "blocked_reason note term meaning".split()
-)
-LISTS = frozenset(("tags", "naming"))
-PARTS = (Term, Evidence, Attachment)
 
 Work = Callable[[RecordTransaction], str]
 # Maps a field and its text to the text that may be written.
@@ -132,21 +125,20 @@ def with_texts(body: Any, change: Change) -> Any:
     if isinstance(body, Notification):
         return body
     changed: dict[str, object] = {}
-    for field in fields(body):
-        name, value = field.name, getattr(body, field.name)
-        if isinstance(value, str):
-            if name == "summary" and isinstance(body, Thread):
-                changed[name] = _change_supplied(body, change)
-            elif name in TEXTS and value.strip():
-                changed[name] = change(name, value)
-        elif name in LISTS:
-            changed[name] = tuple(change(name, text) for text in value)
-        elif name == "patch":
-            changed[name] = tuple(
-                (key, value if key == "state" else change(key, value)) for key, value in value
-            )
-        elif isinstance(value, tuple) and value and isinstance(value[0], PARTS):
+    for name, spec in fields_of(type(body)).items():
+        value = getattr(body, name)
+        if isinstance(body, Thread) and name == "summary":
+            changed[name] = _change_supplied(body, change)
+        elif is_dataclass(spec.part):
             changed[name] = tuple(with_texts(part, change) for part in value)
+        elif get_origin(spec.part) is tuple:
+            changed[name] = tuple(
+                (key, text if key == "state" else change(key, text)) for key, text in value
+            )
+        elif spec.is_prose and spec.part is not None:
+            changed[name] = tuple(change(name, text) for text in value)
+        elif spec.is_prose and value.strip():
+            changed[name] = change(name, value)
     return replace(body, **changed) if changed else body
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cortex.base.record_model import (
+    EVIDENCE_KINDS,
     SENSITIVE,
     Artifact,
     Comment,
@@ -24,7 +25,7 @@ from cortex.base.record_model import (
 from cortex.base.settings import Settings
 from cortex.engine.store import RecordQueries, RecordTransaction, kind_of_id
 from cortex.families.team.ids import new_id
-from cortex.families.team.validation import EVIDENCE_KINDS, checked
+from cortex.families.team.validation import checked
 from cortex.families.team.writes.actions import apply_task_patch, checked_patch
 from cortex.families.team.writes.create import add_body
 from cortex.families.team.writes.placement import find

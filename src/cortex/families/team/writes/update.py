@@ -15,6 +15,7 @@ from cortex.base.actors import need_person
 from cortex.base.errors import InputError
 from cortex.base.record_model import (
     NORMAL,
+    OPEN_TASK_STATES,
     SENSITIVE,
     Actor,
     Artifact,
@@ -33,7 +34,7 @@ from cortex.families.team.ids import fresh_key
 from cortex.families.team.notifications import close_notices, notice_accepted, notice_task
 from cortex.families.team.permissions import TIERS, need
 from cortex.families.team.references import resolve_ref, resolved
-from cortex.families.team.validation import OPEN_TASK_STATES, check_move, checked, refusal
+from cortex.families.team.validation import check_move, checked, refusal
 from cortex.families.team.writes.create import Created, need_sensitive
 from cortex.families.team.writes.discussion import renew_summary
 from cortex.families.team.writes.supersession import check_supersedes, write_superseded

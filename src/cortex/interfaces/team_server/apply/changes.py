@@ -16,6 +16,7 @@ from cortex.base.errors import InputError
 from cortex.base.record_model import (
     FOUND_KINDS,
     SENSITIVE,
+    TARGET_KINDS,
     Artifact,
     Comment,
     Draft,
@@ -26,7 +27,6 @@ from cortex.base.record_model import (
 )
 from cortex.base.visibility import UNFILED, Viewer
 from cortex.engine.store import RecordChange, RecordTransaction, kind_of_id
-from cortex.families.team.field_rules import TARGET_KINDS
 from cortex.families.team.notifications import OPEN, close_notices, notice_spoken
 from cortex.families.team.permissions import TIERS, need
 from cortex.families.team.references import check_open, resolved, target_of

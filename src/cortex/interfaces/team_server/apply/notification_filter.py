@@ -13,11 +13,11 @@ from dataclasses import replace
 from typing import Any
 
 from cortex.base.record_model import Artifact, Draft, Link, Notification, Record, Task, Thread
+from cortex.base.record_spec import fields_of
 from cortex.base.text import one_line
 from cortex.base.visibility import Viewer
 from cortex.families.team.notification_texts import fits
 from cortex.families.team.notifications import title_of
-from cortex.families.team.validation import LIMITS
 
 
 def is_due(
@@ -57,5 +57,6 @@ def is_due(
 def titled(notification: Notification, about: Record[Any]) -> Notification:
     """Return a notification for another principal, titled like its subject."""
     return replace(
-        notification, title=one_line(title_of(about), LIMITS[Notification]["title"]) or about.id
+        notification,
+        title=one_line(title_of(about), fields_of(Notification)["title"].limit) or about.id,
     )

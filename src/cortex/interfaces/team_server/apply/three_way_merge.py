@@ -9,22 +9,12 @@ renewed by the caller, who has all comments. Pure.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, TypeVar
 
 from cortex.base.errors import InputError
-from cortex.base.record_model import (
-    SUMMARY,
-    Artifact,
-    Attachment,
-    Body,
-    CodeLink,
-    Draft,
-    Evidence,
-    Notification,
-    Term,
-    Thread,
-)
+from cortex.base.record_model import SUMMARY, Body, Draft, Notification, Thread
+from cortex.base.record_spec import choices_of, fields_of
 from cortex.families.team.writes.discussion import SINCE
 
 B = TypeVar("B", bound=Any)
@@ -32,8 +22,6 @@ B = TypeVar("B", bound=Any)
 _REVIEW = ("reviewed_by", "reviewed_at")
 # Characters of a value in a conflict.
 SHOWN = 200
-# Notification states in the order in which they advance.
-_STATE_ORDER = {"new": 0, "seen": 1, "done": 2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,32 +138,28 @@ def _supplied_summary(body: Thread) -> tuple[str, str, tuple[str, ...]]:
 
 def _merge_special_fields(before: Body, after: Body, current: Body) -> dict[str, object]:
     """Merge the fields that have rules of their own; return their values by name."""
+    special: dict[str, object] = {}
+    for name, spec in fields_of(type(after)).items():
+        old, *values = (getattr(body, name) for body in (before, after, current))
+        if old in values:
+            continue
+        if spec.merge == "larger":
+            special[name] = max(values)
+        elif spec.merge == "later":
+            places = {state: place for place, state in enumerate(choices_of(type(after), name))}
+            special[name] = max(values, key=lambda state, places=places: places.get(state, 0))
     match before, after, current:
         case Thread(), Thread(), Thread():
             base, by, sources = _supplied_summary(after)
             if supplies(before, after):
                 return dict(zip(SUMMARY, (base, sources, by), strict=True))
             return {name: getattr(current, name) for name in SUMMARY}
-        case Notification(), Notification(), Notification() if before.state not in (
-            after.state,
-            current.state,
-        ):
-            return {
-                "state": max(
-                    after.state, current.state, key=lambda state: _STATE_ORDER.get(state, 0)
-                )
-            }
         case Draft(), Draft(), Draft() if (
             current.reviewed_by and before.state != after.state == current.state == "rejected"
         ):
             # The first rejection counts.
             return {name: getattr(current, name) for name in _REVIEW}
-        case Artifact(), Artifact(), Artifact() if before.last_reviewed not in (
-            after.last_reviewed,
-            current.last_reviewed,
-        ):
-            return {"last_reviewed": max(after.last_reviewed, current.last_reviewed)}
-    return {}
+    return special
 
 
 class _Both:
@@ -234,16 +218,8 @@ def _identity_function(*sides: tuple[Any, ...]) -> Callable[[Any], Hashable]:
 
 
 def _identity(value: Any) -> Hashable:
-    match value:
-        case Term():
-            return value.term
-        case CodeLink():
-            return value.path, value.symbol
-        case Evidence():
-            return value.kind, value.ref
-        case Attachment():
-            return value.name, value.ref
-        # A field of a patch.
-        case (str() as field, str()):
-            return field
-    return value
+    if is_dataclass(value):
+        keys = [name for name, spec in fields_of(type(value)).items() if spec.key]
+        return tuple(getattr(value, name) for name in keys)
+    # Of a patch, the field.
+    return value[0] if isinstance(value, tuple) else value

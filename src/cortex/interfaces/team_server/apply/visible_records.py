@@ -11,30 +11,15 @@ from dataclasses import replace
 from typing import Any
 
 from cortex.base.errors import InputError
-from cortex.base.record_model import (
-    SENSITIVE,
-    Artifact,
-    Draft,
-    Observation,
-    Record,
-    RecordFilter,
-    Subcortex,
-)
+from cortex.base.record_model import SENSITIVE, Artifact, Draft, Observation, Record, RecordFilter
+from cortex.base.record_spec import fields_of
 from cortex.base.visibility import Viewer, sees
 from cortex.engine.store import RecordQueries, RecordTransaction
-from cortex.families.team.references import (
-    PINS,
-    POINTS,
-    RecordReader,
-    by_slug,
-    resolve_ref,
-    scope_of,
-)
-from cortex.families.team.validation import LIMITS
+from cortex.families.team.references import RecordReader, by_slug, named_refs, resolve_ref, scope_of
 from cortex.families.team.wire.codec import is_id
 from cortex.interfaces.team_server.access_policy import not_found
 
-_REASON = LIMITS[Draft]["reason"]
+_REASON = fields_of(Draft)["reason"].limit
 
 
 class VisibleRecords:
@@ -114,23 +99,19 @@ def placed(body: Any, visible: VisibleRecords) -> Any:
     """
     parents: list[Record[Any]] = []
     changes: dict[str, Any] = {}
-    if scope := getattr(body, "subcortex", ""):
-        parents.append(scope_of(visible, scope))
-        changes["subcortex"] = parents[0].id
     owner = (
         (body.thread or body.task) if isinstance(body, Observation) and not body.subcortex else ""
     )
-    for field, kind in POINTS:
-        if ref := getattr(body, field, ""):
-            target = _resolve_reference(visible, ref, kind, field)
-            if target is None and ref == owner:
-                # Access to it depends on that record; the client sends it again afterwards.
-                raise not_found(ref, field)
-            parents += [target] if target is not None and field != "supersedes" else []
-    if isinstance(body, Subcortex):
-        for field, kind in PINS:
-            for ref in getattr(body, field):
-                _resolve_reference(visible, ref, kind, field)
+    for spec, ref in named_refs(body):
+        if spec.kind == "subcortex":
+            parents.append(scope_of(visible, ref))
+            changes[spec.name] = parents[0].id
+            continue
+        target = _resolve_reference(visible, ref, spec.kind, spec.name)
+        if target is None and ref == owner:
+            # Access to it depends on that record; the client sends it again afterwards.
+            raise not_found(ref, spec.name)
+        parents += [target] if target is not None and spec.belongs else []
     if isinstance(body, Artifact):
         for evidence in body.evidence:
             if evidence.kind != "url":

@@ -1,30 +1,18 @@
-"""Lists of records over HTTP: the filters of each kind in one table, and pages of results.
+"""Lists of records over HTTP: the filters of each kind, and pages of results.
 
 The replica decides which records are visible.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, create_model
 
-from cortex.base.record_model import (
-    Artifact,
-    Comment,
-    Draft,
-    Link,
-    Notification,
-    Observation,
-    Record,
-    RecordFilter,
-    Subcortex,
-    Task,
-    Thread,
-)
-from cortex.families.team.field_rules import LIMITS, SENSITIVITIES, STATES, TYPES
+from cortex.base.record_model import KINDS, SENSITIVITIES, Notification, Record, RecordFilter
+from cortex.base.record_spec import fields_of, spec_of
 from cortex.families.team.notifications import resolve_name
 from cortex.families.team.references import scope_of
 from cortex.families.team.tools.search_tool import moment
@@ -33,57 +21,40 @@ from cortex.families.team.writes.drafts import DRAFTS, listed, now_ms
 from cortex.interfaces.team_server.cursors import Paged, page_of, place_in, question_of
 from cortex.interfaces.team_server.responses import RouteResult
 from cortex.interfaces.team_server.router import RouteContext
-from cortex.interfaces.team_server.schemas import PLURALS, record_row
+from cortex.interfaces.team_server.schemas import record_row
 from cortex.toolkit.tool import Arguments
 
 _ID = Annotated[str | None, Field(max_length=200)]
 
 
-@dataclass(frozen=True, slots=True)
-class ListedKind:
-    """A kind of record and the filters of its list."""
-
-    cls: type
-    # Query parameters, and the reference roles that they filter by.
-    narrowed: Mapping[str, str]
-
-    @property
-    def name(self) -> str:
-        return self.cls.__name__.lower()
-
-    @property
-    def path(self) -> str:
-        return f"/{PLURALS[self.name]}"
-
-
-KINDS = (
-    ListedKind(Subcortex, {}),
-    ListedKind(Thread, {"subcortex": "subcortex", "tag": "tag", "type": "type", "task": "task"}),
-    ListedKind(Comment, {"subcortex": "subcortex", "thread": "thread"}),
-    ListedKind(
-        Observation,
-        {
-            "subcortex": "subcortex",
-            "tag": "tag",
-            "thread": "thread",
-            "task": "task",
-            "path": "path",
-        },
-    ),
-    ListedKind(Draft, {"tag": "tag", "target": "target"}),
-    ListedKind(Artifact, {"subcortex": "subcortex", "tag": "tag", "type": "type"}),
-    ListedKind(
-        Task, {"subcortex": "subcortex", "tag": "tag", "thread": "thread", "assignee": "assignee"}
-    ),
-    ListedKind(Link, {"source": "source", "target": "target", "relation": "relation"}),
-    ListedKind(Notification, {"about": "about"}),
+# Filters that come first, the others in the order of the fields.
+_FIRST_FILTERS = ("subcortex", "tag", "type", "thread", "source", "target")
+# Kinds in the order of the API's description; a notification belongs to one person.
+_ORDER = (
+    "subcortex", "thread", "comment", "observation", "draft", "artifact", "task", "link",
+    "notification",
+)  # fmt: skip
+LISTED: tuple[type, ...] = tuple(
+    cls for _, cls in sorted(KINDS.items(), key=lambda kind: _ORDER.index(kind[0]))
 )
 
 
-def list_query(kind: ListedKind) -> type[Arguments]:
+def _filters_of(cls: type) -> list[str]:
+    """Return the filters of the list of a kind: query parameters, and the roles they filter by."""
+    roles = [
+        spec.role or next(part.role for part in fields_of(spec.part).values() if part.role)
+        for spec in fields_of(cls).values()
+        if spec.filtered
+    ]
+    return [
+        *(role for role in _FIRST_FILTERS if role in roles),
+        *(role for role in roles if role not in _FIRST_FILTERS),
+    ]
+
+
+def list_query(cls: type) -> type[Arguments]:
     """Build the query model for the list of a kind."""
-    cls = kind.cls
-    states = Literal[STATES[cls]]  # type: ignore[valid-type]
+    states = Literal[spec_of(cls).states]  # type: ignore[valid-type]
     fields: dict[str, Any] = {
         "status": (tuple[states, ...], ()),
         "author": (_ID, None),
@@ -102,32 +73,30 @@ def list_query(kind: ListedKind) -> type[Arguments]:
             Annotated[bool, Field(description="Those for one's agent instead")],
             False,
         )
-    for name in kind.narrowed:
+    for name in _filters_of(cls):
         if name == "type":
-            fields[name] = (Literal[TYPES[cls]] | None, None)  # type: ignore[valid-type]
+            types = fields_of(cls)["type"].choices
+            fields[name] = (Literal[types] | None, None)  # type: ignore[valid-type]
         elif name == "tag":
-            fields[name] = (Annotated[tuple[str, ...], Field(max_length=LIMITS[cls]["tags"])], ())
+            most = fields_of(cls)["tags"].limit
+            fields[name] = (Annotated[tuple[str, ...], Field(max_length=most)], ())
         else:
             fields[name] = (_ID, None)
     return create_model(f"List{cls.__name__}", __base__=Paged, **fields)
 
 
-def _filter_of(context: RouteContext, kind: ListedKind) -> RecordFilter:
+def _filter_of(context: RouteContext, cls: type) -> RecordFilter:
     query = context.query
     refs: list[tuple[str, str]] = []
-    for name, role in kind.narrowed.items():
+    for name in _filters_of(cls):
         given = getattr(query, name)
         for value in given if isinstance(given, tuple) else (given,) if given else ():
-            refs.append((role, _reference_of(context, name, value)))
-    if kind.cls is Notification:
-        refs.append(
-            (
-                "recipient",
-                agent_of(context.principal.name) if query.agent else context.principal.name,
-            )
-        )
+            refs.append((name, _reference_of(context, name, value)))
+    if cls is Notification:
+        name = context.principal.name
+        refs.append(("recipient", agent_of(name) if query.agent else name))
     return RecordFilter(
-        kinds=(kind.name,),
+        kinds=(spec_of(cls).name,),
         states=tuple(dict.fromkeys(query.status)),
         refs=tuple(dict.fromkeys(refs)),
         authors=(query.author,) if query.author else (),
@@ -146,10 +115,10 @@ def _reference_of(context: RouteContext, name: str, value: str) -> str:
     return resolve_name(value, me=context.principal.name) if name == "assignee" else value
 
 
-def list_records(kind: ListedKind, context: RouteContext) -> RouteResult:
+def list_records(cls: type, context: RouteContext) -> RouteResult:
     """Return a page of the records of a kind, newest first."""
-    wanted, question = _filter_of(context, kind), question_of(kind.path, context.query)
-    return page(context, question, wanted)
+    question = question_of(f"/{spec_of(cls).plural}", context.query)
+    return page(context, question, _filter_of(context, cls))
 
 
 def page(context: RouteContext, question: str, wanted: RecordFilter) -> RouteResult:

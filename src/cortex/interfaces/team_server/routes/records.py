@@ -5,7 +5,7 @@ The team family defines the meaning of a write; the replica decides which record
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any, ClassVar
@@ -24,6 +24,7 @@ from cortex.base.record_model import (
     Task,
     Thread,
 )
+from cortex.base.record_spec import fields_of, spec_of
 from cortex.families.team.notifications import resolve_name
 from cortex.families.team.references import resolve_ref
 from cortex.families.team.validation import refusal
@@ -35,15 +36,8 @@ from cortex.interfaces.team_server.apply.visible_records import resolve_draft_ta
 from cortex.interfaces.team_server.cursors import Paged, question_of
 from cortex.interfaces.team_server.responses import RouteResult, code_of
 from cortex.interfaces.team_server.router import Route, RouteContext
-from cortex.interfaces.team_server.routes.lists import (
-    KINDS,
-    ListedKind,
-    list_query,
-    list_records,
-    page,
-)
+from cortex.interfaces.team_server.routes.lists import LISTED, list_query, list_records, page
 from cortex.interfaces.team_server.schemas import (
-    PLURALS,
     create_body,
     patch_body,
     record_row,
@@ -55,9 +49,9 @@ from cortex.toolkit.tool import Arguments
 # -- reading
 
 
-def get_record(kind: ListedKind, context: RouteContext) -> RouteResult:
+def get_record(cls: type, context: RouteContext) -> RouteResult:
     """Return a record by id, or a subcortex by slug."""
-    record = _requested_record(context, kind.cls)
+    record = _requested_record(context, cls)
     if isinstance(record.body, Notification) and not context.viewer.is_own(record.body.recipient):
         # The sender of a notification sees its subject, not the notification of another.
         raise InputError(
@@ -69,7 +63,7 @@ def get_record(kind: ListedKind, context: RouteContext) -> RouteResult:
 
 
 def _requested_record(context: RouteContext, cls: type) -> Record[Any]:
-    return resolve_ref(context.replica.store.records, context.path["id"], cls.__name__.lower())
+    return resolve_ref(context.replica.store.records, context.path["id"], spec_of(cls).name)
 
 
 def list_comments(context: RouteContext) -> RouteResult:
@@ -82,10 +76,9 @@ def list_comments(context: RouteContext) -> RouteResult:
 # -- writing
 
 
-def create_record(kind: ListedKind, context: RouteContext) -> RouteResult:
+def create_record(cls: type, context: RouteContext) -> RouteResult:
     """Create a record."""
-    body = kind.cls(**sent(kind.cls, context.body))
-    return _create(context, body)
+    return _create(context, cls(**sent(cls, context.body)))
 
 
 def _create(context: RouteContext, body: Any, summary: str = "") -> RouteResult:
@@ -142,14 +135,13 @@ def create_several(context: RouteContext) -> RouteResult:
     return RouteResult(rows, status=201)
 
 
-def change_record(kind: ListedKind, context: RouteContext) -> RouteResult:
+def change_record(cls: type, context: RouteContext) -> RouteResult:
     """Change the given fields of a record."""
-    cls = kind.cls
     fields, before = sent(cls, context.body), _requested_record(context, cls)
     if not fields:
         raise refusal("body", "there is nothing to change")
-    for name in ("assignees", "watchers", "stewards"):
-        if name in fields:
+    for name, spec in fields_of(cls).items():
+        if spec.principal and spec.part is not None and name in fields:
             names = (
                 resolve_name(person, context.replica.settings, me=context.principal.name)
                 for person in fields[name]
@@ -195,9 +187,7 @@ def schema_ref(cls: type) -> dict[str, object]:
     return {"$ref": f"#/components/schemas/{cls.__name__}"}
 
 
-SCHEMAS: Mapping[str, Mapping[str, object]] = {
-    kind.cls.__name__: record_schema(kind.cls) for kind in KINDS
-}
+SCHEMAS: Mapping[str, Mapping[str, object]] = {cls.__name__: record_schema(cls) for cls in LISTED}
 
 _NewComment = create_model(
     "NewComment",
@@ -243,39 +233,29 @@ def _array(cls: type) -> dict[str, object]:
     return {"type": "array", "items": schema_ref(cls)}
 
 
-def _routes() -> list[Route]:
-    routes: list[Route] = []
-    for kind in KINDS:
-        cls, name, path = kind.cls, kind.name, kind.path
-        article = "an" if name[0] in "aeio" else "a"
-        several = partial(list_records, kind)
-        routes.append(
-            Route("GET", path, f"list{cls.__name__}", f"List {PLURALS[name]}", several,
-                  PLURALS[name], _array(cls), query=list_query(kind), listed=True)
-        )  # fmt: skip
-        routes.append(
-            Route("GET", f"{path}/{{id}}", f"get{cls.__name__}", f"Read {article} {name}",
-                  partial(get_record, kind), PLURALS[name], schema_ref(cls))
-        )  # fmt: skip
-        if cls not in (Comment, Notification):
-            run: Callable[[RouteContext], RouteResult] = (
-                draft_record if cls is Draft else partial(create_record, kind)
-            )
-            routes.append(
-                Route("POST", path, f"create{cls.__name__}", f"Write {article} {name}", run,
-                      PLURALS[name], schema_ref(cls), body=create_body(cls), keyed=True, status=201)
-            )  # fmt: skip
-        if cls not in (Draft, Notification):
-            routes.append(
-                Route("PATCH", f"{path}/{{id}}", f"change{cls.__name__}",
-                      f"Change {article} {name}", partial(change_record, kind), PLURALS[name],
-                      schema_ref(cls), body=patch_body(cls), keyed=True)
-            )  # fmt: skip
-    return routes
+def _routes(cls: type) -> Iterator[Route]:
+    """Make the routes of a kind."""
+    kind = spec_of(cls)
+    name, several, path = kind.name, kind.plural, f"/{kind.plural}"
+    one = f"an {name}" if name[0] in "aeio" else f"a {name}"
+    yield Route("GET", path, f"list{cls.__name__}", f"List {several}", partial(list_records, cls),
+                several, _array(cls), query=list_query(cls), listed=True)  # fmt: skip
+    yield Route("GET", f"{path}/{{id}}", f"get{cls.__name__}", f"Read {one}",
+                partial(get_record, cls), several, schema_ref(cls))  # fmt: skip
+    if cls not in (Comment, Notification):
+        run: Callable[[RouteContext], RouteResult] = (
+            draft_record if cls is Draft else partial(create_record, cls)
+        )
+        yield Route("POST", path, f"create{cls.__name__}", f"Write {one}", run, several,
+                    schema_ref(cls), body=create_body(cls), keyed=True, status=201)  # fmt: skip
+    if cls not in (Draft, Notification):
+        yield Route("PATCH", f"{path}/{{id}}", f"change{cls.__name__}", f"Change {one}",
+                    partial(change_record, cls), several, schema_ref(cls), body=patch_body(cls),
+                    keyed=True)  # fmt: skip
 
 
 ROUTES: tuple[Route, ...] = (
-    *_routes(),
+    *(route for cls in LISTED for route in _routes(cls)),
     Route("GET", "/threads/{id}/comments", "listCommentsOfThread", "List the comments of a thread",
           list_comments, "comments", _array(Comment), query=Paged, listed=True),
     Route("POST", "/threads/{id}/comments", "createComment", "Write a comment", create_comment,
