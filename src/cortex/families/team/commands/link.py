@@ -22,7 +22,7 @@ from cortex.families.team.commands.options import (
     resolve_id,
     team,
 )
-from cortex.families.team.commands.record_context import list_records
+from cortex.families.team.commands.record_context import Condition, list_records
 from cortex.families.team.commands.render import (
     Titles,
     brief_json,
@@ -98,15 +98,14 @@ def list_links(
     word = one_of(relation, RELATIONS, "--relation")
     with team() as library:
         record_id = resolve_id(library, about, "")
+        conditions = [
+            Condition(refs=(("relation", word),) if word else ()),
+            Condition(
+                keep=(lambda body: record_id in (body.source, body.target)) if record_id else None
+            ),
+        ]
         listing = list_records(
-            library,
-            KIND,
-            limit,
-            usual=("candidate", "confirmed"),
-            states=state,
-            everything=everything,
-            refs=[("relation", word)] if word else (),
-            keep=(lambda body: record_id in (body.source, body.target)) if record_id else None,
+            library, KIND, limit, conditions, states=state, everything=everything
         )
         known = _ends(library, listing.rows)
     if as_json:

@@ -6,7 +6,7 @@ the project around the working directory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -63,54 +63,19 @@ IdsArgument = Annotated[
     typer.Argument(metavar="ID...", help="Their ids, or beginnings of them that no others have."),
 ]
 SlugArgument = Annotated[str, typer.Argument(metavar="SLUG", help="Its slug or id.")]
-TitleArgument = Annotated[
-    str, typer.Argument(metavar="TITLE", help="What it is about, in one line.")
-]
-TitleOption = Annotated[str | None, typer.Option("--title", metavar="TEXT", help="Another title.")]
-BodyOption = Annotated[
-    str | None,
-    typer.Option("--body", metavar="TEXT", help="What it says, as Markdown; -: from stdin."),
-]
 BodyFileOption = Annotated[
     Path | None, typer.Option("--body-file", metavar="FILE", help="A file that has what it says.")
 ]
 EditFlag = Annotated[
     bool, typer.Option("--edit", "-e", help="Write it in your editor ($VISUAL or $EDITOR).")
 ]
-SubcortexOption = Annotated[
-    str,
-    typer.Option(
-        "--subcortex", metavar="SLUG", help="The subcortex that it belongs to, by its slug or id."
-    ),
-]
-OtherSubcortexOption = Annotated[
-    str | None,
-    typer.Option(
-        "--subcortex", metavar="SLUG", help='Another subcortex, by its slug or id; "": none.'
-    ),
-]
 InSubcortexOption = Annotated[
     str,
     typer.Option("--subcortex", metavar="SLUG", help="Only in this subcortex, by its slug or id."),
 ]
-TagOption = Annotated[
-    list[str] | None, typer.Option("--tag", metavar="TAG", help="A tag; may be repeated.")
-]
 WithTagOption = Annotated[
     list[str] | None,
     typer.Option("--tag", metavar="TAG", help="Only with this tag; of several all must be there."),
-]
-UntagOption = Annotated[
-    list[str] | None,
-    typer.Option("--untag", metavar="TAG", help="A tag to leave out; may be repeated."),
-]
-CodeOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--code",
-        metavar="PATH[#SYMBOL]",
-        help="Code that it speaks of: it is told when that changes; may be repeated.",
-    ),
 ]
 EvidenceOption = Annotated[
     list[str] | None,
@@ -393,11 +358,6 @@ def one_of(value: str, known: Sequence[str], option: str) -> str:
             "ARGUMENT_INVALID", f"unknown: {option} {value!r}; known: {', '.join(known)}"
         )
     return word
-
-
-def given(**options: Any) -> Mapping[str, Any]:
-    """Filter the options that were given."""
-    return {name: value for name, value in options.items() if value is not None}
 
 
 def decide(library: Library, action: str, question: str) -> Actor:

@@ -143,6 +143,11 @@ def title_with_id(record_id: str, known: Titles) -> str:
     return f"{record_id}: {record.body.title}" if record else record_id
 
 
+def name_of(record: Record[Any]) -> str:
+    """Return the slug or the id by which commands name a record."""
+    return getattr(record.body, "slug", "") or record.id
+
+
 def told_subcortex(subcortex_id: str, known: Titles) -> str:
     """Return the slug of a subcortex, or its id if the record isn't known."""
     record = known.get(subcortex_id)
