@@ -16,6 +16,7 @@ from typing import ClassVar
 import typer
 
 from cortex.base.errors import CortexError, explained
+from cortex.base.runtime.home import VERSION
 from cortex.base.settings import choose_profile, environment
 from cortex.toolkit.terminal.lazy_group import CommandRow, LazyGroup, Sections
 from cortex.toolkit.terminal.options import check_profile
@@ -122,9 +123,7 @@ def _root(
     if not _skips_profile_check(context):
         check_profile(context, environment().get("CORTEX_PROFILE"))
     if version:
-        from importlib.metadata import version as version_of
-
-        print(f"cortex {version_of('cortex-context')}")
+        print(f"cortex {VERSION}")
         raise typer.Exit
 
 
