@@ -35,13 +35,13 @@ SMALL_PROJECT = (
         " --body 'Long enough to pay, short enough for a shared computer.'",
         "search 'how long does a session live' --in team --limit 1",
     ),
-    ("All of it with one question.", "search 'session' --in code,kb,memory,team --limit 3"),
+    ("All of it with one question.", "search 'session' --limit 3"),
 )
 ANY_REPOSITORY = (
     (
         "Your repository.",
         "index",
-        "search 'read the configuration' --limit 2",
+        "search 'read the configuration' --in code --limit 2",
         "search TODO --mode exact --limit 2",
     ),
 )

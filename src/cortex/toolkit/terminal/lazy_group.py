@@ -110,7 +110,7 @@ def _build(name: str, place: str, below: tuple[tuple[str, CommandRow], ...]) -> 
 
 
 def _no_options() -> None:
-    """Makes a holder of a single command a group."""
+    """Turn a holder of a single command into a group."""
 
 
 def _with_second_words(below: tuple[tuple[str, CommandRow], ...]) -> type[TyperCommand]:

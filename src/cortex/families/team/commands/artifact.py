@@ -18,7 +18,7 @@ from cortex.families.team.commands.options import (
     IdArgument,
     KeyOption,
     decide,
-    evidence_told,
+    parse_evidence,
     resolve_id,
     team,
 )
@@ -37,7 +37,7 @@ from cortex.families.team.commands.record_context import (
     say_strangers,
     whole_json,
 )
-from cortex.families.team.commands.render import beginning_of, say_rows, tell_record, title_with_id
+from cortex.families.team.commands.render import beginning_of, print_record, say_rows, title_with_id
 from cortex.families.team.references import resolve_ref
 from cortex.families.team.writes import actions
 from cortex.toolkit.terminal.options import JsonFlag
@@ -167,7 +167,7 @@ def accept(
     """Accept an artifact, which needs evidence; who made it hears of it."""
     with team() as library:
         artifact_id = resolve_id(library, ref, KIND)
-        more = evidence_told(library, evidence)
+        more = parse_evidence(library, evidence)
         current: Artifact = resolve_ref(library.store.records, artifact_id, KIND).body
         shown = replace(current, evidence=(*current.evidence, *more))
         actor = _ask(library, "accept_artifact", shown, f"Accept {artifact_id}?")
@@ -180,7 +180,7 @@ def accept(
                 error.context["accept"] = artifact_id
             raise
         say_cautions(library, record)
-    return tell_record(record, f"✓ Accepted {record.id}: {record.body.title}", as_json=as_json)
+    return print_record(record, f"✓ Accepted {record.id}: {record.body.title}", as_json=as_json)
 
 
 @app.command("supersede")
@@ -203,7 +203,7 @@ def supersede(
         question = f"Have {newer} take the place of {older}?"
         actor = decide(library, "supersede_artifact", question)
         record = actions.supersede_artifact(library, *ends, actor=actor, key=key, note=note)
-    return tell_record(
+    return print_record(
         record, f"✓ {ends[1]} takes the place of {record.id}: {record.body.title}", as_json=as_json
     )
 
@@ -223,4 +223,4 @@ def deprecate(
         current: Artifact = resolve_ref(library.store.records, artifact_id, KIND).body
         actor = _ask(library, "deprecate_artifact", current, f"Deprecate {artifact_id}?")
         record = actions.deprecate_artifact(library, artifact_id, actor=actor, key=key, note=note)
-    return tell_record(record, f"✓ Deprecated {record.id}: {record.body.title}", as_json=as_json)
+    return print_record(record, f"✓ Deprecated {record.id}: {record.body.title}", as_json=as_json)

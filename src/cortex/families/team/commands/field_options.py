@@ -19,11 +19,11 @@ from cortex.base.record_spec import FieldSpec
 from cortex.engine.library import Library
 from cortex.families.team.commands.options import (
     EditFlag,
-    evidence_told,
-    people_told,
+    parse_evidence,
+    parse_people,
+    parse_tags,
+    parse_terms,
     resolve_id,
-    tags_told,
-    terms_told,
 )
 
 Values = Mapping[str, Any]
@@ -136,26 +136,26 @@ def _text_sources(spec: FieldSpec, *, editing: bool) -> Iterator[Parameter]:
 # -- values
 
 
-def value_told(library: Library, spec: FieldSpec, value: Any) -> Any:
+def parse_value(library: Library, spec: FieldSpec, value: Any) -> Any:
     """Parse the value of a field that isn't a list. Raises: InputError RECORD_UNKNOWN."""
     if spec.name == "sensitivity":
         return SENSITIVE if value else spec.default
     if spec.principal:
-        return "".join(people_told(library, [value]))
+        return "".join(parse_people(library, [value]))
     if spec.kind and spec.kind != "subcortex":
         return resolve_id(library, value, spec.kind)
     return value.strip().lower() if spec.choices or spec.name == "state" else value.strip()
 
 
-def elements_told(library: Library, spec: FieldSpec, values: Sequence[str] | None) -> Any:
+def parse_elements(library: Library, spec: FieldSpec, values: Sequence[str] | None) -> Any:
     """Parse the elements of a list. Raises: InputError ARGUMENT_INVALID, RECORD_UNKNOWN."""
     if spec.part is Evidence:
-        return evidence_told(library, values)
+        return parse_evidence(library, values)
     if spec.part is Term:
-        return terms_told(values)
+        return parse_terms(values)
     if spec.principal:
-        return people_told(library, values)
-    return tags_told(values) if spec.folded else tuple(values or ())
+        return parse_people(library, values)
+    return parse_tags(values) if spec.folded else tuple(values or ())
 
 
 def elements_removed(
@@ -168,7 +168,7 @@ def elements_removed(
             ref if ref in known or "://" in ref else resolve_id(library, ref, "")
             for ref in values or ()
         ]
-    return people_told(library, values) if spec.principal else values or ()
+    return parse_people(library, values) if spec.principal else values or ()
 
 
 def element_name(element: Any) -> str:

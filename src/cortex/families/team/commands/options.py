@@ -165,7 +165,7 @@ def resolve_id(library: Library, ref: str, kind: str) -> str:
     return resolve_ref(library.store.records, ref, kind).id if ref else ""
 
 
-def code_told(targets: Sequence[str] | None) -> tuple[CodeLink, ...]:
+def parse_code(targets: Sequence[str] | None) -> tuple[CodeLink, ...]:
     """Parse --code into links relative to the project's root."""
     folder = here()
     project = project_at(folder)
@@ -202,12 +202,12 @@ def code_cited(library: Library, links: Sequence[CodeLink]) -> tuple[CodeLink, .
     return cited_links
 
 
-def evidence_told(library: Library, values: Sequence[str] | None) -> tuple[Evidence, ...]:
+def parse_evidence(library: Library, values: Sequence[str] | None) -> tuple[Evidence, ...]:
     """Parse --evidence. Raises: InputError ARGUMENT_INVALID, RECORD_UNKNOWN."""
-    return tuple(dict.fromkeys(_parse_evidence(library, value) for value in values or ()))
+    return tuple(dict.fromkeys(_parse_source(library, value) for value in values or ()))
 
 
-def _parse_evidence(library: Library, value: str) -> Evidence:
+def _parse_source(library: Library, value: str) -> Evidence:
     kind, _, rest = value.partition(":")
     kind = kind.strip().lower()
     if kind in ("http", "https"):
@@ -227,7 +227,7 @@ def _parse_evidence(library: Library, value: str) -> Evidence:
     )
 
 
-def terms_told(values: Sequence[str] | None) -> tuple[Term, ...]:
+def parse_terms(values: Sequence[str] | None) -> tuple[Term, ...]:
     """Parse --term. Raises: InputError ARGUMENT_INVALID."""
     terms = []
     for value in values or ():
@@ -240,7 +240,7 @@ def terms_told(values: Sequence[str] | None) -> tuple[Term, ...]:
     return tuple(terms)
 
 
-def people_told(library: Library, names: Sequence[str] | None) -> tuple[str, ...]:
+def parse_people(library: Library, names: Sequence[str] | None) -> tuple[str, ...]:
     """Canonical names of people and agents; any name of the person maps to their own."""
     return tuple(
         dict.fromkeys(
@@ -249,7 +249,7 @@ def people_told(library: Library, names: Sequence[str] | None) -> tuple[str, ...
     )
 
 
-def tags_told(tags: Sequence[str] | None) -> tuple[str, ...]:
+def parse_tags(tags: Sequence[str] | None) -> tuple[str, ...]:
     """Parse --tag, without duplicates."""
     return tuple(
         {tag.strip().casefold(): tag.strip() for tag in tags or () if tag.strip()}.values()
@@ -277,7 +277,7 @@ def sensitivity(sensitive: bool) -> str:
     return SENSITIVE if sensitive else NORMAL
 
 
-def text_told(text: str | None, file: Path | None) -> str | None:
+def read_given(text: str | None, file: Path | None) -> str | None:
     """Read a text from the command line, stdin or a file; None if not given.
 
     Raises: InputError, FileError.
@@ -300,7 +300,7 @@ def written(
     instead: str,
 ) -> T:
     """Pass the given text to `keep`, or with `edit` one written in an editor."""
-    given_text = text_told(text, file)
+    given_text = read_given(text, file)
     if given_text is not None or not edit:
         return keep(given_text or "")
     return in_editor(

@@ -25,9 +25,9 @@ from cortex.families.team.commands.field_options import (
     element_name,
     element_noun,
     elements_removed,
-    elements_told,
     field_parameters,
-    value_told,
+    parse_elements,
+    parse_value,
 )
 from cortex.families.team.commands.options import (
     IdArgument,
@@ -39,23 +39,23 @@ from cortex.families.team.commands.options import (
     WithTagOption,
     changed,
     code_cited,
-    code_told,
     edited,
     one_of,
+    parse_code,
+    read_given,
     resolve_id,
     team,
-    text_told,
     written,
 )
 from cortex.families.team.commands.record_context import (
     Condition,
     list_records,
     look_around,
+    print_list,
     say_record,
-    tell_list,
     whole_json,
 )
-from cortex.families.team.commands.render import day, name_of, tell_record
+from cortex.families.team.commands.render import day, name_of, print_record
 from cortex.families.team.references import resolve_ref
 from cortex.families.team.writes.create import create
 from cortex.families.team.writes.update import revise
@@ -202,7 +202,7 @@ def _list(kind: RecordCommands, given: Values) -> int:
             states=given.get("state"),
             everything=given.get("everything", False),
         )
-    return tell_list(
+    return print_list(
         listing,
         spec_of(kind.cls).plural,
         kind.start,
@@ -252,10 +252,10 @@ def _create_parameters(kind: RecordCommands) -> Iterator[Parameter]:
 
 
 def _create(kind: RecordCommands, given: Values) -> int:
-    links = code_told(given.get("code_links"))
+    links = parse_code(given.get("code_links"))
     with team() as library:
         values = {
-            spec.name: _told(library, spec, given[spec.name])
+            spec.name: _parse(library, spec, given[spec.name])
             for spec in kind.fields.values()
             if given.get(spec.name) is not None and spec.name not in (kind.text, "code_links")
         }
@@ -282,14 +282,14 @@ def _create(kind: RecordCommands, given: Values) -> int:
         for note in kind.notes:
             note(library, record)
     text = kind.made.format(name=name_of(record), title=record.body.title, state=record.body.state)
-    return tell_record(record, f"✓ {text}", as_json=given["as_json"])
+    return print_record(record, f"✓ {text}", as_json=given["as_json"])
 
 
-def _told(library: Library, spec: FieldSpec, value: Any) -> Any:
+def _parse(library: Library, spec: FieldSpec, value: Any) -> Any:
     return (
-        value_told(library, spec, value)
+        parse_value(library, spec, value)
         if spec.part is None
-        else elements_told(library, spec, value)
+        else parse_elements(library, spec, value)
     )
 
 
@@ -320,7 +320,7 @@ def _edit(kind: RecordCommands, values: Values) -> int:
         for name, value in values.items()
         if value not in (None, False) and name not in ("ref", "file", "key", "as_json")
     }
-    text = text_told(values[kind.text], values["file"])
+    text = read_given(values[kind.text], values["file"])
     if text is not None:
         given[kind.text] = text
     _check_state(kind, given)
@@ -337,7 +337,7 @@ def _edit(kind: RecordCommands, values: Values) -> int:
     text = (
         "Nothing was changed." if same else f"✓ Changed {name_of(after)}: version {after.version}"
     )
-    return tell_record(after, text, as_json=values["as_json"])
+    return print_record(after, text, as_json=values["as_json"])
 
 
 def _write_anew(
@@ -381,12 +381,12 @@ def _changer(
     for spec in kind.fields.values():
         more, fewer = given.get(spec.name), given.get(f"remove_{spec.name}")
         if spec.name == "code_links" and more:
-            plain[spec.name] = code_cited(library, code_told(more))
+            plain[spec.name] = code_cited(library, parse_code(more))
         elif spec.part is not None and (more or fewer):
             removed = elements_removed(library, spec, body, fewer)
-            lists.append((spec, elements_told(library, spec, more), removed))
+            lists.append((spec, parse_elements(library, spec, more), removed))
         elif more is not None:
-            plain[spec.name] = more if spec.name == kind.text else value_told(library, spec, more)
+            plain[spec.name] = more if spec.name == kind.text else parse_value(library, spec, more)
     for name, (_, changes) in kind.flags.items():
         plain |= changes() if name in given else {}
 

@@ -17,15 +17,15 @@ from cortex.families.team.commands.options import one_of
 from cortex.families.team.commands.render import (
     Titles,
     brief_json,
+    code_name,
     record_json,
     say_head,
     say_list,
     say_more,
     say_rows,
     say_text,
+    subcortex_name,
     title_with_id,
-    told_code,
-    told_subcortex,
 )
 from cortex.families.team.unknown_people import unknown_names
 from cortex.toolkit.terminal.output import moment, print_json, say
@@ -127,7 +127,7 @@ def whole_json(record: Record[Any], around: Around) -> dict[str, object]:
     }
 
 
-def told_link(link: Record[Any], seen_from: str, known: Titles) -> str:
+def describe_link(link: Record[Any], seen_from: str, known: Titles) -> str:
     """Describe a link as seen from one of its ends."""
     body = link.body
     is_source = body.source == seen_from
@@ -165,8 +165,8 @@ def say_record(
             say_text(value, spec.label or ("" if spec.name in _UNTITLED else spec.title))
     for heading, text in texts:
         say_text(text, heading)
-    say_list("Code", [told_code(link) for link in getattr(record.body, "code_links", ())])
-    say_list("Links", [told_link(link, record.id, around.known) for link in around.links])
+    say_list("Code", [code_name(link) for link in getattr(record.body, "code_links", ())])
+    say_list("Links", [describe_link(link, record.id, around.known) for link in around.links])
 
 
 def _is_shown(spec: FieldSpec) -> bool:
@@ -203,7 +203,7 @@ def _shared_labels(record: Record[Any], around: Around) -> list[tuple[str, str]]
     body, known = record.body, around.known
     labels = [("State", body.state), ("Type", getattr(body, "type", ""))]
     if subcortex := getattr(body, "subcortex", ""):
-        labels.append(("Subcortex", told_subcortex(subcortex, known)))
+        labels.append(("Subcortex", subcortex_name(subcortex, known)))
     labels += [
         (name.capitalize(), title_with_id(getattr(body, name), known))
         for name in ("thread", "task")
@@ -266,7 +266,7 @@ def list_records(
     )
 
 
-def tell_list(
+def print_list(
     listing: Listed,
     name: str,
     start: str,

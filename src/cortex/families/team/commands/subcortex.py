@@ -18,9 +18,9 @@ from cortex.families.team.commands.record_commands import RecordCommands, record
 from cortex.families.team.commands.record_context import look_around, say_record
 from cortex.families.team.commands.render import (
     brief_json,
+    print_record,
     record_json,
     say_list,
-    tell_record,
     title_with_id,
 )
 from cortex.families.team.references import resolve_ref
@@ -137,4 +137,4 @@ def archive(ref: SlugArgument, key: KeyOption = "", as_json: JsonFlag = False) -
         record = actions.archive(
             library, resolve_id(library, ref, KIND), actor=writer(), key=key, kind=KIND
         )
-    return tell_record(record, f"✓ Archived {record.body.slug}", as_json=as_json)
+    return print_record(record, f"✓ Archived {record.body.slug}", as_json=as_json)

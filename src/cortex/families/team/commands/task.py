@@ -16,7 +16,7 @@ from cortex.families.team.commands.field_options import (
     add_command,
     field_parameters,
 )
-from cortex.families.team.commands.options import IdArgument, changed, one_of, people_told, team
+from cortex.families.team.commands.options import IdArgument, changed, one_of, parse_people, team
 from cortex.families.team.commands.record_commands import (
     JSON,
     KEY,
@@ -28,7 +28,7 @@ from cortex.families.team.commands.record_commands import (
     record_app,
 )
 from cortex.families.team.commands.record_context import Condition, say_strangers
-from cortex.families.team.commands.render import tell_record
+from cortex.families.team.commands.render import print_record
 from cortex.families.team.references import resolve_ref
 from cortex.families.team.writes import actions
 from cortex.toolkit.terminal.prompts import writer
@@ -42,7 +42,7 @@ AssigneeOption = Annotated[
 ASSIGNED_TO = ListFilter(
     Parameter("assignee", AssigneeOption, ""),
     lambda library, name: Condition(
-        refs=tuple(("assignee", person) for person in people_told(library, [name]))
+        refs=tuple(("assignee", person) for person in parse_people(library, [name]))
     ),
 )
 
@@ -78,7 +78,7 @@ def _update(given: Values) -> int:
             raise InputError("ARGUMENT_INVALID", "say what to change, with --state for example")
         plain = _patch(changes)
         more, fewer = (
-            people_told(library, changes[name]) for name in ("assignees", "remove_assignees")
+            parse_people(library, changes[name]) for name in ("assignees", "remove_assignees")
         )
 
         def patch(body: Task) -> dict[str, str]:
@@ -100,7 +100,7 @@ def _update(given: Values) -> int:
             say_strangers(library, record)
     same = record.version == before.version
     done = f"✓ Changed {record.id}: {record.body.state}, {record.body.priority}"
-    return tell_record(record, "Nothing was changed." if same else done, as_json=given["as_json"])
+    return print_record(record, "Nothing was changed." if same else done, as_json=given["as_json"])
 
 
 def _patch(changes: Values) -> dict[str, str]:

@@ -31,7 +31,7 @@ from cortex.families.team.commands.record_context import (
     say_strangers,
     whole_json,
 )
-from cortex.families.team.commands.render import day, say_list, say_text, tell_record
+from cortex.families.team.commands.render import day, print_record, say_list, say_text
 from cortex.families.team.references import resolve_ref
 from cortex.families.team.writes import actions
 from cortex.families.team.writes.create import create
@@ -167,7 +167,7 @@ def comment(
         if about.body.state == "resolved":
             note = f"the thread is resolved; `cortex team thread reopen {about.id}` opens it again"
             say(f"note: {note}", error=True)
-    return tell_record(record, f"✓ Commented {record.id}", as_json=as_json)
+    return print_record(record, f"✓ Commented {record.id}", as_json=as_json)
 
 
 @app.command("resolve")
@@ -186,7 +186,7 @@ def resolve(
         question = "\n".join([f"{about.id}: {about.body.title}", *outcome, "Resolve it?"])
         actor = decide(library, "resolve_thread", question)
         record = actions.resolve_thread(library, about.id, resolution, actor=actor, key=key)
-    return tell_record(record, f"✓ Resolved {record.id}: {record.body.title}", as_json=as_json)
+    return print_record(record, f"✓ Resolved {record.id}: {record.body.title}", as_json=as_json)
 
 
 @app.command("reopen")
@@ -196,7 +196,7 @@ def reopen(ref: IdArgument, key: KeyOption = "", as_json: JsonFlag = False) -> i
         record = actions.reopen_thread(
             library, resolve_id(library, ref, KIND), actor=writer(), key=key
         )
-    return tell_record(record, f"✓ Opened again {record.id}: {record.body.title}", as_json=as_json)
+    return print_record(record, f"✓ Opened again {record.id}: {record.body.title}", as_json=as_json)
 
 
 @app.command("archive")
@@ -208,4 +208,4 @@ def archive(ref: IdArgument, key: KeyOption = "", as_json: JsonFlag = False) -> 
         record = actions.archive(
             library, resolve_id(library, ref, KIND), actor=writer(), key=key, kind=KIND
         )
-    return tell_record(record, f"✓ Archived {record.id}: {record.body.title}", as_json=as_json)
+    return print_record(record, f"✓ Archived {record.id}: {record.body.title}", as_json=as_json)
