@@ -10,14 +10,37 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Generic, TypeVar
 
-# The registry that is filled here belongs to the public names of this module.
+from cortex.base.record_parts import (
+    CODE_LINKS,
+    EVIDENCE,
+    NORMAL,
+    SENSITIVITY,
+    SUBCORTEX,
+    Attachment,
+    Citations,
+    CodeLink,
+    CodeLinks,
+    Evidence,
+    Sensitivity,
+    SubcortexRef,
+    Term,
+    Title,
+    body_row,
+    tags_row,
+    task_row,
+    thread_row,
+    type_row,
+)
+
+# Public names of this module, too.
+from cortex.base.record_parts import EVIDENCE_KINDS as EVIDENCE_KINDS
+from cortex.base.record_parts import SENSITIVE as SENSITIVE
+from cortex.base.record_parts import SENSITIVITIES as SENSITIVITIES
 from cortex.base.record_spec import KINDS as KINDS
 from cortex.base.record_spec import PREFIXES as PREFIXES
 from cortex.base.record_spec import FieldSpec, KindSpec, Option, record_kind, spec_of
 from cortex.base.record_spec import refs_of as refs_of
 
-NORMAL, SENSITIVE = "normal", "sensitive"
-SENSITIVITIES = (NORMAL, SENSITIVE)
 # Priorities that are shown first.
 PRESSING = ("urgent", "high")
 # Summary fields of a thread: derived from its comments, unless a person or an agent wrote them.
@@ -41,7 +64,6 @@ NOTIFICATION_TYPES = (
 VISIBILITIES = ("private", "internal")
 PRIORITIES = ("low", "normal", "high", "urgent")
 VERIFICATIONS = ("unverified", "verified", "incorrect")
-EVIDENCE_KINDS = ("thread", "comment", "observation", "artifact", "url")
 RELATIONS = ("supersedes", "contradicts", "supports", "depends_on")
 SOURCE_TYPES = ("manual", "stop_hook", "periodic_sync", "ci", "webhook", "api")
 TARGET_KINDS = ("", "thread", "task", "subcortex")
@@ -57,149 +79,6 @@ class Actor:
     tier: int  # 0 reads, 1 observes and drafts, 2 writes, 3 approves, 4 all
     # How the write was made, for the audit log: a key of `actors.VIAS`, "" where unknown.
     via: str = ""
-
-
-# -- parts of bodies
-
-
-@dataclass(frozen=True, slots=True)
-class CodeLink:
-    """A file, or a symbol in it, that a record refers to.
-
-    Hashes and commit describe it as it was when the link was made, where it could be read.
-    """
-
-    # Relative to the repository's root, with "/".
-    path: Annotated[str, FieldSpec(1_000, needed=True, role="path", key=True)]
-    # Name of the repository.
-    repo: Annotated[str, FieldSpec(200)] = ""
-    symbol: Annotated[str, FieldSpec(300, role="symbol", folded=True, key=True)] = ""
-    line_start: int = 0
-    line_end: int = 0
-    commit: Annotated[str, FieldSpec(64, random=True, http="commit_sha")] = ""
-    # The repository's folder on this machine; "" where it wasn't looked up.
-    root: Annotated[str, FieldSpec(4_000, random=True, local=True)] = ""
-    # Hexadecimal.
-    file_hash: Annotated[str, FieldSpec(random=True, local=True)] = ""
-    body_hash: Annotated[str, FieldSpec(random=True, local=True)] = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Evidence:
-    """A source that supports an artifact."""
-
-    kind: Annotated[str, FieldSpec(choices=EVIDENCE_KINDS, needed=True, http="type", key=True)]
-    ref: Annotated[str, FieldSpec(2_000, needed=True, role="evidence", key=True)]
-    note: Annotated[str, FieldSpec(200, long=True)] = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Attachment:
-    """A file or page that belongs to a record: its location, never its bytes."""
-
-    name: Annotated[str, FieldSpec(300, needed=True, prose=True, key=True)]
-    ref: Annotated[str, FieldSpec(2_000, needed=True, role="citation", key=True)]
-    media_type: Annotated[str, FieldSpec(100)] = ""
-    size: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Term:
-    """A word of a glossary."""
-
-    term: Annotated[str, FieldSpec(100, needed=True, prose=True, key=True)]
-    meaning: Annotated[str, FieldSpec(1_000, needed=True, long=True)]
-
-
-# -- rows of fields that several kinds have
-
-_BODY_OPTION = Option("--body", "TEXT", "What it says, as Markdown; -: from stdin.")
-
-_TITLE = FieldSpec(300, needed=True, prose=True, option=Option("--title", "TEXT", "Another title."))
-_SUBCORTEX = FieldSpec(
-    role="subcortex", kind="subcortex", belongs=True, filtered=True, row=None, http="subcortex_id",
-    option=Option(
-        "--subcortex", "SLUG", "The subcortex that it belongs to, by its slug or id.",
-        edit_help='Another subcortex, by its slug or id; "": none.',
-    ),
-)  # fmt: skip
-_SENSITIVITY = FieldSpec(
-    choices=SENSITIVITIES,
-    option=Option(
-        "--sensitive", "", "Not for everybody: no vectors are made of it, and answers mark it."
-    ),
-)
-_CODE_LINKS = FieldSpec(
-    50, indexed=9, row="code", label="Code",
-    option=Option(
-        "--code", "PATH[#SYMBOL]",
-        "Code that it speaks of: it is told when that changes; may be repeated.",
-    ),
-)  # fmt: skip
-_EVIDENCE = FieldSpec(
-    100, http="evidence_links", label="Rests on",
-    option=Option(
-        "--evidence", "KIND:REF[=NOTE]",
-        f"What it rests on: {', '.join(EVIDENCE_KINDS[:-1])} with an id, or a url; "
-        "may be repeated.",
-        remove="--remove-evidence", remove_help="Evidence to leave out, by its id.",
-    ),
-)  # fmt: skip
-_CITATIONS = FieldSpec(
-    50, role="citation", row="cites", label="Cites",
-    option=Option("--cite", "ID", "A record that it rests on; may be repeated."),
-)  # fmt: skip
-_Title = Annotated[str, _TITLE]
-_SubcortexRef = Annotated[str, _SUBCORTEX]
-_Sensitivity = Annotated[str, _SENSITIVITY]
-_CodeLinks = Annotated[tuple[CodeLink, ...], _CODE_LINKS]
-_Citations = Annotated[tuple[str, ...], _CITATIONS]
-
-
-def _body(most: int, **row: Any) -> FieldSpec:
-    return FieldSpec(most, long=True, http="body_md", option=_BODY_OPTION, **row)
-
-
-def _tags(most: int) -> FieldSpec:
-    option = Option(
-        "--tag", "TAG", "A tag; may be repeated.",
-        remove="--untag", remove_help="A tag to leave out; may be repeated.",
-    )  # fmt: skip
-    return FieldSpec(
-        most,
-        element=50,
-        prose=True,
-        folded=True,
-        role="tag",
-        filtered=True,
-        indexed=8,
-        row=None,
-        option=option,
-    )
-
-
-def _thread(help: str = "", **row: Any) -> FieldSpec:
-    option = Option("--thread", "ID", help) if help else None
-    row = {"http": "linked_thread_id", **row}
-    return FieldSpec(
-        role="thread", kind="thread", belongs=True, filtered=True, row=None, option=option, **row
-    )
-
-
-def _task(help: str = "") -> FieldSpec:
-    option = Option("--task", "ID", help) if help else None
-    return FieldSpec(
-        role="task", kind="task", belongs=True, filtered=True, row=None, http="linked_task_id",
-        option=option,
-    )  # fmt: skip
-
-
-def _type(choices: tuple[str, ...], **row: Any) -> FieldSpec:
-    option = Option("--type", "TYPE", f"One of {', '.join(choices)}.")
-    return FieldSpec(choices=choices, row=None, option=option, **row)
-
-
-# -- kinds
 
 
 @record_kind(
@@ -270,7 +149,7 @@ class Subcortex:
             choices=VISIBILITIES, option=Option("--visibility", "WHO", "internal or private.")
         ),
     ] = "internal"
-    sensitivity: _Sensitivity = NORMAL
+    sensitivity: Sensitivity = NORMAL
     stewards: Annotated[
         tuple[str, ...],
         FieldSpec(
@@ -334,13 +213,13 @@ class Subcortex:
 class Thread:
     """A discussion: its subject, and a summary that follows its comments."""
 
-    title: _Title
-    body: Annotated[str, _body(50_000, indexed=1, row=None)] = ""
-    type: Annotated[str, _type(THREAD_TYPES, role="type", filtered=True)] = "other"
+    title: Title
+    body: Annotated[str, body_row(50_000, indexed=1, row=None)] = ""
+    type: Annotated[str, type_row(THREAD_TYPES, role="type", filtered=True)] = "other"
     state: Annotated[str, FieldSpec(http="status", row=None, sent="change")] = "open"
-    subcortex: _SubcortexRef = ""
-    sensitivity: _Sensitivity = NORMAL
-    tags: Annotated[tuple[str, ...], _tags(10)] = ()
+    subcortex: SubcortexRef = ""
+    sensitivity: Sensitivity = NORMAL
+    tags: Annotated[tuple[str, ...], tags_row(10)] = ()
     summary: Annotated[
         str,
         FieldSpec(
@@ -359,9 +238,9 @@ class Thread:
             principal=True, http="rolling_summary_by_id", sent="never", merge="derived", row=None
         ),
     ] = ""
-    task: Annotated[str, _task("The task that it is about.")] = ""
+    task: Annotated[str, task_row("The task that it is about.")] = ""
     resolution: Annotated[str, FieldSpec(2_000, long=True, sent="change", indexed=2, row=None)] = ""
-    code_links: _CodeLinks = ()
+    code_links: CodeLinks = ()
 
 
 @record_kind(KindSpec("comment_", moves={"published": ()}, right="comment", claim=("body",)))
@@ -369,8 +248,8 @@ class Thread:
 class Comment:
     """A contribution to a thread."""
 
-    thread: Annotated[str, replace(_thread(http="thread_id"), needed=True, sent="never")]
-    body: Annotated[str, _body(50_000, needed=True, indexed=1, row="text")]
+    thread: Annotated[str, replace(thread_row(http="thread_id"), needed=True, sent="never")]
+    body: Annotated[str, body_row(50_000, needed=True, indexed=1, row="text")]
     parent: Annotated[
         str,
         FieldSpec(
@@ -379,9 +258,9 @@ class Comment:
         ),
     ] = ""  # fmt: skip
     # Of its thread.
-    subcortex: Annotated[str, replace(_SUBCORTEX, sent="never")] = ""
-    sensitivity: _Sensitivity = NORMAL
-    citations: _Citations = ()
+    subcortex: Annotated[str, replace(SUBCORTEX, sent="never")] = ""
+    sensitivity: Sensitivity = NORMAL
+    citations: Citations = ()
 
     state = "published"
 
@@ -403,23 +282,23 @@ class Comment:
 class Observation:
     """Something observed: a result, a note, a change."""
 
-    title: _Title
+    title: Title
     summary: Annotated[
         str, FieldSpec(10_000, long=True, http="summary_md", indexed=1, row="text")
     ] = ""
-    type: Annotated[str, _type(OBSERVATION_TYPES)] = "other"
-    tags: Annotated[tuple[str, ...], _tags(20)] = ()
-    subcortex: Annotated[str, replace(_SUBCORTEX, http="linked_subcortex_id")] = ""
-    thread: Annotated[str, _thread()] = ""
-    task: Annotated[str, _task()] = ""
-    sensitivity: _Sensitivity = NORMAL
+    type: Annotated[str, type_row(OBSERVATION_TYPES)] = "other"
+    tags: Annotated[tuple[str, ...], tags_row(20)] = ()
+    subcortex: Annotated[str, replace(SUBCORTEX, http="linked_subcortex_id")] = ""
+    thread: Annotated[str, thread_row()] = ""
+    task: Annotated[str, task_row()] = ""
+    sensitivity: Sensitivity = NORMAL
     source_type: Annotated[str, FieldSpec(choices=SOURCE_TYPES)] = "manual"
     session: Annotated[str, FieldSpec(200, http="session_id")] = ""
     commit_id: Annotated[str, FieldSpec(200)] = ""
     attachments: Annotated[
         tuple[Attachment, ...], FieldSpec(20, row=None, label="Attachments")
     ] = ()
-    code_links: Annotated[tuple[CodeLink, ...], replace(_CODE_LINKS, filtered=True)] = ()
+    code_links: Annotated[tuple[CodeLink, ...], replace(CODE_LINKS, filtered=True)] = ()
 
     state = "recorded"
 
@@ -450,8 +329,8 @@ class Observation:
 class Artifact:
     """Knowledge with an owner: a decision, a runbook, a specification."""
 
-    title: _Title
-    body: Annotated[str, _body(100_000, indexed=2, row="text")] = ""
+    title: Title
+    body: Annotated[str, body_row(100_000, indexed=2, row="text")] = ""
     summary: Annotated[
         str,
         FieldSpec(
@@ -459,7 +338,7 @@ class Artifact:
             option=Option("--summary", "TEXT", "What it says, in short."),
         ),
     ] = ""  # fmt: skip
-    type: Annotated[str, _type(ARTIFACT_TYPES, role="type", filtered=True)] = "other"
+    type: Annotated[str, type_row(ARTIFACT_TYPES, role="type", filtered=True)] = "other"
     state: Annotated[
         str,
         FieldSpec(
@@ -492,7 +371,7 @@ class Artifact:
             label="Reviewed",
         ),
     ] = 0  # fmt: skip
-    evidence: Annotated[tuple[Evidence, ...], replace(_EVIDENCE, row=None)] = ()
+    evidence: Annotated[tuple[Evidence, ...], replace(EVIDENCE, row=None)] = ()
     supersedes: Annotated[
         str,
         FieldSpec(
@@ -512,10 +391,10 @@ class Artifact:
             option=Option("--verification", "WORD", f"One of {', '.join(VERIFICATIONS)}."),
         ),
     ] = "unverified"  # fmt: skip
-    subcortex: _SubcortexRef = ""
-    sensitivity: _Sensitivity = NORMAL
-    tags: Annotated[tuple[str, ...], _tags(20)] = ()
-    code_links: _CodeLinks = ()
+    subcortex: SubcortexRef = ""
+    sensitivity: Sensitivity = NORMAL
+    tags: Annotated[tuple[str, ...], tags_row(20)] = ()
+    code_links: CodeLinks = ()
 
 
 @record_kind(
@@ -537,8 +416,8 @@ class Artifact:
 class Task:
     """Something to do."""
 
-    title: _Title
-    body: Annotated[str, _body(50_000, indexed=1, row="text")] = ""
+    title: Title
+    body: Annotated[str, body_row(50_000, indexed=1, row="text")] = ""
     state: Annotated[
         str,
         FieldSpec(
@@ -572,8 +451,8 @@ class Task:
             option=Option("--watcher", "NAME", "Who hears of changes; may be repeated."),
         ),
     ] = ()  # fmt: skip
-    thread: Annotated[str, _thread("The thread where it is discussed.")] = ""
-    subcortex: _SubcortexRef = ""
+    thread: Annotated[str, thread_row("The thread where it is discussed.")] = ""
+    subcortex: SubcortexRef = ""
     blocked_reason: Annotated[
         str,
         FieldSpec(
@@ -588,9 +467,9 @@ class Task:
             option=Option("--note", "TEXT", "What to add to its notes."),
         ),
     ] = ""  # fmt: skip
-    sensitivity: _Sensitivity = NORMAL
-    tags: Annotated[tuple[str, ...], _tags(20)] = ()
-    code_links: _CodeLinks = ()
+    sensitivity: Sensitivity = NORMAL
+    tags: Annotated[tuple[str, ...], tags_row(20)] = ()
+    code_links: CodeLinks = ()
 
 
 @record_kind(
@@ -613,9 +492,9 @@ class Task:
 class Draft:
     """A contribution that waits for a person."""
 
-    type: Annotated[str, replace(_type(DRAFT_TYPES), needed=True)]
+    type: Annotated[str, replace(type_row(DRAFT_TYPES), needed=True)]
     title: Annotated[str, FieldSpec(300, prose=True)]
-    body: Annotated[str, _body(100_000, row="text")]
+    body: Annotated[str, body_row(100_000, row="text")]
     state: Annotated[str, FieldSpec(http="status", row=None, sent="never")] = "pending_review"
     target_kind: Annotated[str, FieldSpec(choices=TARGET_KINDS, http="target_type")] = ""
     # An id or a slug, as it was given.
@@ -628,15 +507,15 @@ class Draft:
     ] = ()
     artifact_type: Annotated[str, FieldSpec(choices=("", *ARTIFACT_TYPES))] = ""
     thread_type: Annotated[str, FieldSpec(choices=("", *THREAD_TYPES))] = ""
-    citations: _Citations = ()
-    tags: Annotated[tuple[str, ...], _tags(20)] = ()
+    citations: Citations = ()
+    tags: Annotated[tuple[str, ...], tags_row(20)] = ()
     reason: Annotated[str, FieldSpec(2_000, long=True)] = ""
     # Of an artifact; of a comment: the new summary of its thread.
     summary: Annotated[str, FieldSpec(2_000, long=True, http="summary_md")] = ""
     risk_flags: Annotated[tuple[str, ...], FieldSpec(10, sent="never")] = ()
-    sensitivity: _Sensitivity = NORMAL
-    code_links: _CodeLinks = ()
-    evidence: Annotated[tuple[Evidence, ...], _EVIDENCE] = ()
+    sensitivity: Sensitivity = NORMAL
+    code_links: CodeLinks = ()
+    evidence: Annotated[tuple[Evidence, ...], EVIDENCE] = ()
     reviewed_by: Annotated[str, FieldSpec(principal=True, http="reviewed_by_id", sent="never")] = ""
     reviewed_at: Annotated[int, FieldSpec(moment=True, sent="never")] = 0
     review_notes: Annotated[str, FieldSpec(2_000, long=True, sent="never", row=None)] = ""
@@ -667,7 +546,7 @@ class Notification:
     # Why the recipient gets it.
     reason: Annotated[str, FieldSpec(600, needed=True, long=True)]
     state: Annotated[str, FieldSpec(http="status", merge="later")] = "new"
-    sensitivity: _Sensitivity = NORMAL
+    sensitivity: Sensitivity = NORMAL
 
 
 @record_kind(
@@ -716,7 +595,7 @@ class Link:
     ] = ""
     # A candidate is for a person to judge.
     state: Annotated[str, FieldSpec(http="status", row=None)] = "confirmed"
-    sensitivity: Annotated[str, replace(_SENSITIVITY, sent="never")] = NORMAL
+    sensitivity: Annotated[str, replace(SENSITIVITY, sent="never")] = NORMAL
 
     @property
     def title(self) -> str:

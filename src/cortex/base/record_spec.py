@@ -195,11 +195,6 @@ def record_kind(spec: KindSpec) -> Callable[[C], C]:
     return register
 
 
-def unregister(cls: type) -> None:
-    """Forget a kind, for tests that add one."""
-    del KINDS[_SPECS.pop(cls).name], PREFIXES[cls]
-
-
 def spec_of(kind: type | str) -> KindSpec:
     """Return the row of a kind, by its class or its name."""
     return _SPECS[KINDS[kind] if isinstance(kind, str) else kind]

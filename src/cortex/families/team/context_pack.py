@@ -127,37 +127,17 @@ def context_pack(
     with library.store.reading():
         about = _resolve_subject(library, subject)
         thread = _thread_of(library, about) if about else None
-        scope = (
-            ""
-            if about is None
-            else about.id
-            if about.kind == "subcortex"
-            else getattr(about.body, "subcortex", "")
-        )
-        gathered.leave_out(record for record in (about, thread) if record)
-        if about is None:
-            assert subject.link is not None
-            gathered.sort(_find_by_code(library, subject.link), "speaks of it")
-        elif about.kind == "subcortex":
-            pins = (
-                *about.body.pinned_artifacts,
-                *about.body.pinned_threads,
-                *about.body.pinned_tasks,
-            )
-            lookup = library.store.records
-            gathered.sort(
-                (successor_of(lookup, record) for record in lookup.get(pins).values()), "pinned"
-            )
-        else:
-            gathered.sort(_linked_records(library, about, thread), "linked")
+        core = [record for record in (about, thread) if record]
+        gathered.leave_out(core)
+        _add_linked(gathered, subject, about, thread)
+    scope = _scope_of(about)
     notes = _add_similar(library, gathered, subject, about, scope, cancel)
     with library.store.reading():
         _add_recent(gathered, scope)
         now, changes_of = int(time.time() * 1000), changes_in(library, LOOK_SECONDS)
         comments = _select_comments(library, thread) if thread else []
-        gathered.note_clashes([record for record in (about, thread) if record])
+        gathered.note_clashes(core)
         slots = [PackSlot(name, gathered.entries(name, now, changes_of)) for name in requested]
-        core = [record for record in (about, thread) if record]
         core_entries = {
             entry.id: entry for entry in entries_of(library, core, now, changes_of, whole=True)
         }
@@ -261,6 +241,33 @@ def _thread_of(library: Library, about: Record[Any]) -> Record[Thread] | None:
         (record for record in lookup.get(filter(None, refs)).values() if record.kind == "thread"),
         None,
     )
+
+
+def _scope_of(about: Record[Any] | None) -> str:
+    """Return the subcortex of a subject, "" for none and for code."""
+    if about is None:
+        return ""
+    return about.id if about.kind == "subcortex" else getattr(about.body, "subcortex", "")
+
+
+def _add_linked(
+    gathered: _Gathered,
+    subject: PackSubject,
+    about: Record[Any] | None,
+    thread: Record[Thread] | None,
+) -> None:
+    """Add what speaks of a piece of code, is pinned in a subcortex, or linked to a record."""
+    library = gathered.library
+    if about is None:
+        assert subject.link is not None
+        gathered.sort(_find_by_code(library, subject.link), "speaks of it")
+    elif about.kind == "subcortex":
+        body, lookup = about.body, library.store.records
+        pins = (*body.pinned_artifacts, *body.pinned_threads, *body.pinned_tasks)
+        pinned = (successor_of(lookup, record) for record in lookup.get(pins).values())
+        gathered.sort(pinned, "pinned")
+    else:
+        gathered.sort(_linked_records(library, about, thread), "linked")
 
 
 def _linked_records(

@@ -6,20 +6,20 @@ Default values are omitted, and unknown fields of a newer Cortex are ignored.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import fields, is_dataclass
-from functools import cache
-from typing import Any, get_args, get_origin, get_type_hints
+from collections.abc import Mapping
+from dataclasses import is_dataclass
+from typing import Any
 
 from cortex.base.record_model import KINDS, Body
+from cortex.base.record_spec import FieldSpec, fields_of
 
 
 def to_fields(body: Body) -> dict[str, object]:
     """Body as a JSON object without default values."""
     return {
         name: _to_plain(value)
-        for name, default in _defaults(type(body))
-        if (value := getattr(body, name)) != default
+        for name, spec in fields_of(type(body)).items()
+        if (value := getattr(body, name)) != spec.default
     }
 
 
@@ -53,9 +53,13 @@ def from_fields(kind: str, fields_by_name: Mapping[str, Any]) -> Body:
 def _build(cls: type, fields_by_name: Mapping[str, Any]) -> Any:
     if not isinstance(fields_by_name, dict):
         raise ValueError(f"{type(fields_by_name).__name__} where an object is expected")
-    readers = _readers(cls)
+    specs = fields_of(cls)
     return cls(
-        **{name: readers[name](value) for name, value in fields_by_name.items() if name in readers}
+        **{
+            name: _read(specs[name], value)
+            for name, value in fields_by_name.items()
+            if name in specs
+        }
     )
 
 
@@ -64,32 +68,19 @@ def _to_plain(value: Any) -> object:
     if isinstance(value, tuple):
         return [_to_plain(item) for item in value]
     if is_dataclass(value):
-        return {name: _to_plain(getattr(value, name)) for name, _ in _defaults(type(value))}
+        return {name: _to_plain(getattr(value, name)) for name in fields_of(type(value))}
     return value
 
 
-@cache
-def _defaults(cls: type) -> tuple[tuple[str, object], ...]:
-    """Fields of a class with their defaults; MISSING equals nothing."""
-    return tuple((field.name, field.default) for field in fields(cls))
-
-
-@cache
-def _readers(cls: type) -> dict[str, Callable[[Any], Any]]:
-    hints = get_type_hints(cls)
-    return {field.name: _reader(hints[field.name]) for field in fields(cls)}
-
-
-def _reader(hint: Any) -> Callable[[Any], Any]:
-    """Decoder for a type: text and numbers as they are, lists as tuples, objects as dataclasses."""
-    if get_origin(hint) is tuple:
-        inner = get_args(hint)[0]
-        if is_dataclass(inner):
-            return lambda value: tuple(_build(inner, item) for item in value)  # type: ignore[arg-type]
-        return lambda value: tuple(
-            tuple(map(_text, item)) if isinstance(item, list) else _text(item) for item in value
-        )
-    return _text if hint is str else _number
+def _read(spec: FieldSpec, value: Any) -> Any:
+    """Decode a value: text and numbers as they are, lists as tuples, objects as dataclasses."""
+    if spec.part is None:
+        return _text(value) if spec.hint is str else _number(value)
+    if is_dataclass(spec.part):
+        return tuple(_build(spec.part, item) for item in value)  # type: ignore[arg-type]
+    return tuple(
+        tuple(map(_text, item)) if isinstance(item, list) else _text(item) for item in value
+    )
 
 
 def _text(value: object) -> str:

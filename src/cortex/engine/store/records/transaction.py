@@ -27,9 +27,6 @@ FEWEST_LOOKED_AT = 20
 
 # The maximum of each kind by itself comes from an index.
 _NEWEST_OF_KIND = "SELECT max(made) AS made FROM records WHERE kind = ?"
-_NEWEST = (
-    f"SELECT max(made) FROM ({' UNION ALL '.join([_NEWEST_OF_KIND] * len(KINDS))}) AS each_kind"
-)
 
 # True if the actor may see a record.
 Sees = Callable[[Record[Any], Get], bool]
@@ -93,7 +90,9 @@ class RecordTransaction:
         """Suffix of the id of the newest record, "" if there is none."""
         known = self._connection.newest if isinstance(self._connection, WriteBatch) else None
         if known is None:
-            known = self._connection.execute(_NEWEST, tuple(KINDS)).fetchone()[0] or ""
+            of_kinds = " UNION ALL ".join([_NEWEST_OF_KIND] * len(KINDS))
+            query = f"SELECT max(made) FROM ({of_kinds}) AS each_kind"
+            known = self._connection.execute(query, tuple(KINDS)).fetchone()[0] or ""
         if isinstance(self._connection, WriteBatch):
             self._connection.newest = known
         return known

@@ -117,6 +117,11 @@ class _Filling:
         """True if all rows were kept in full."""
         return len(self.kept) == len(self.slot.rows) and not self.cut
 
+    @property
+    def left(self) -> int:
+        """Number of rows that aren't in the answer."""
+        return len(self.slot.rows) - len(self.kept) + self.slot.left
+
 
 def dumped(part: object) -> str:
     """Return the most compact JSON of an answer or a part of it."""
@@ -217,26 +222,12 @@ def slots_text(
     Raises: InputError BUDGET_TOO_SMALL if not even the head fits.
     """
     slots = [slot for slot in slots if slot.rows or slot.left]
-    frame = max(_frame_size(next_call), _frame_size(more_call(CURSOR)) if more_call else 0)
-    around = sum(size(slot.name) + len(":[],") for slot in slots)
-    counts = size({"more": {slot.name: 1_000_000 for slot in slots}}) if slots else 0
-    room = (
-        budget * TOKEN_CHARACTERS
-        - frame
-        - around
-        - counts
-        - (size({"next_cursor": CURSOR}) if cursor else 0)
-    )
+    room = budget * TOKEN_CHARACTERS - _size_around(slots, next_call, more_call)
+    room -= size({"next_cursor": CURSOR}) if cursor else 0
     whole = sum(size(row) + 1 for slot in slots for row in slot.rows)
-    kept = fitted(head, room - min(whole, room // 2)) or fitted(head, room)
-    if kept is None:
-        raise too_small(budget * TOKEN_CHARACTERS - room + size(head))
+    kept = _fitted_head(head, room, whole, budget)
     fillings = _fill(slots, room - size(kept) - 1)
-    left = {
-        filling.slot.name: count
-        for filling in fillings
-        if (count := len(filling.slot.rows) - len(filling.kept) + filling.slot.left)
-    }
+    left = {filling.slot.name: count for filling in fillings if (count := filling.left)}
     truncated = kept != head or not all(filling.done for filling in fillings)
     body: Row = {
         **kept,
@@ -249,9 +240,29 @@ def slots_text(
         raise too_small(budget * TOKEN_CHARACTERS + MIN_TEXT)
     if after:
         body["next_cursor"] = after
-    return _with_cost(
-        body, truncated, more_call(after) if more_call and (truncated or left) else next_call
-    )
+    is_partial = truncated or left
+    return _with_cost(body, truncated, more_call(after) if more_call and is_partial else next_call)
+
+
+def _size_around(
+    slots: Sequence[RenderedSlot], next_call: str, more_call: Callable[[str], str] | None
+) -> int:
+    """Return the size of everything in an answer that is neither its head nor a row."""
+    frame = max(_frame_size(next_call), _frame_size(more_call(CURSOR)) if more_call else 0)
+    names = sum(size(slot.name) + len(":[],") for slot in slots)
+    counts = size({"more": {slot.name: 1_000_000 for slot in slots}}) if slots else 0
+    return frame + names + counts
+
+
+def _fitted_head(head: Row, room: int, wanted: int, budget: int) -> Row:
+    """Fit a head into `room`, half of it if the rest of the answer wants as much.
+
+    Raises: InputError BUDGET_TOO_SMALL.
+    """
+    kept = fitted(head, room - min(wanted, room // 2)) or fitted(head, room)
+    if kept is None:
+        raise too_small(budget * TOKEN_CHARACTERS - room + size(head))
+    return kept
 
 
 def paged_text(
@@ -271,9 +282,7 @@ def paged_text(
     """
     frame = max(_frame_size(next_call), _frame_size(more_call(CURSOR)))
     room = budget * TOKEN_CHARACTERS - frame - size({name: "", "next_cursor": CURSOR})
-    kept = fitted(head, room - min(size(text[offset:]), room // 2)) or fitted(head, room)
-    if kept is None:
-        raise too_small(budget * TOKEN_CHARACTERS - room + size(head))
+    kept = _fitted_head(head, room, size(text[offset:]), budget)
     part = _first_part(text[offset:], room - size(kept))
     if not part and text[offset:]:
         raise too_small(budget * TOKEN_CHARACTERS + MIN_TEXT)

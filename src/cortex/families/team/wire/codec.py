@@ -11,13 +11,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields, is_dataclass
-from functools import cache
-from typing import Any, get_args, get_origin, get_type_hints
+from dataclasses import dataclass, is_dataclass
+from typing import Any, get_origin
 
 from cortex.base.actors import AGENT, PERSON
 from cortex.base.errors import CortexError, InputError
 from cortex.base.record_model import KINDS, PREFIXES, Body, Record
+from cortex.base.record_spec import FieldSpec, fields_of
 from cortex.base.secret_scanner import redact
 from cortex.engine.store import OutboxEntry, RecordChange, VersionedRecord
 from cortex.engine.store.records.json_codec import to_fields
@@ -219,46 +219,39 @@ def is_id(record_id: str, kind: str) -> bool:
 
 def _decode_dataclass(cls: type, data: object, place: str, strict: bool) -> Any:
     """Decode a dataclass by the types of its fields."""
-    hints = _type_hints(cls)
-    data = _object(data, place, tuple(hints) if strict else None)
-    needed = [
-        field.name for field in fields(cls) if field.default is MISSING and field.name not in data
-    ]
-    if needed:
-        raise _invalid(f"{place}.{needed[0]}", "is missing")
+    specs = fields_of(cls)
+    data = _object(data, place, tuple(specs) if strict else None)
+    for name, spec in specs.items():
+        if spec.default is ... and name not in data:
+            raise _invalid(f"{place}.{name}", "is missing")
     values = {
-        name: _decode_value(hint, data[name], f"{place}.{name}", strict)
-        for name, hint in hints.items()
+        name: _decode_value(spec, data[name], f"{place}.{name}", strict)
+        for name, spec in specs.items()
         if name in data
     }
     return cls(**values)
 
 
-def _decode_value(hint: Any, data: object, place: str, strict: bool) -> Any:
-    """Decode a value by its type: a text, an integer, a tuple or a dataclass."""
-    if get_origin(hint) is not tuple:
-        return _text(data, place) if hint is str else _integer(data, place)
-    inner, *rest = get_args(hint)
-    # A tuple of fixed length.
-    if rest != [...]:
-        pair = _list(data, place, MOST_VALUES)
-        if len(pair) != 1 + len(rest):
-            raise _invalid(place, f"are {1 + len(rest)} texts")
-        return tuple(_text(text, f"{place}[{index}]") for index, text in enumerate(pair))
-    items = enumerate(_list(data, place, MOST_VALUES))
-    if is_dataclass(inner):
-        assert isinstance(inner, type)
-        return tuple(
-            _decode_dataclass(inner, item, f"{place}[{index}]", strict) for index, item in items
-        )
-    return tuple(_decode_value(inner, item, f"{place}[{index}]", strict) for index, item in items)
+def _decode_value(spec: FieldSpec, data: object, place: str, strict: bool) -> Any:
+    """Decode a value by its type: a text, an integer, or a tuple of texts, pairs or dataclasses."""
+    if spec.part is None:
+        return _text(data, place) if spec.hint is str else _integer(data, place)
+    items = [
+        (item, f"{place}[{index}]") for index, item in enumerate(_list(data, place, MOST_VALUES))
+    ]
+    if is_dataclass(spec.part):
+        cls: Any = spec.part
+        return tuple(_decode_dataclass(cls, item, at, strict) for item, at in items)
+    decode = _pair if get_origin(spec.part) is tuple else _text
+    return tuple(decode(item, at) for item, at in items)
 
 
-@cache
-def _type_hints(cls: type) -> dict[str, Any]:
-    """Return the types of a dataclass's fields."""
-    known = get_type_hints(cls)
-    return {field.name: known[field.name] for field in fields(cls)}
+def _pair(data: object, place: str) -> tuple[str, ...]:
+    """Check for two texts."""
+    pair = _list(data, place, MOST_VALUES)
+    if len(pair) != 2:
+        raise _invalid(place, "are 2 texts")
+    return tuple(_text(text, f"{place}[{index}]") for index, text in enumerate(pair))
 
 
 def _object(data: object, place: str, known: Sequence[str] | None = None) -> Mapping[str, object]:

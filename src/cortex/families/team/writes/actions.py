@@ -28,9 +28,9 @@ from cortex.engine.store import RecordTransaction
 from cortex.families.team.notifications import resolve_name
 from cortex.families.team.references import resolve_ref
 from cortex.families.team.validation import refusal
-from cortex.families.team.writes.create import Created
 from cortex.families.team.writes.supersession import check_supersedes, write_superseded
-from cortex.families.team.writes.update import carry_out, revise_in
+from cortex.families.team.writes.transactions import Written, carry_out
+from cortex.families.team.writes.update import Change, revise_in
 
 Patch = Mapping[str, str]
 
@@ -57,23 +57,12 @@ def accept_artifact(
     """
     named = {item.ref: item for item in evidence}
 
-    def work(step: RecordTransaction) -> str:
-        def change(body: Artifact) -> Artifact:
-            known = {item.ref: item for item in body.evidence}
-            return replace(body, state="accepted", evidence=tuple((known | named).values()))
+    def change(body: Artifact) -> Artifact:
+        known = {item.ref: item for item in body.evidence}
+        return replace(body, state="accepted", evidence=tuple((known | named).values()))
 
-        return revise_in(
-            step, artifact, change, "accept_artifact", version=version, kind="artifact"
-        ).id
-
-    return carry_out(
-        library,
-        work,
-        actor=actor,
-        key=key,
-        action="accept_artifact",
-        payload=repr((artifact, version, *evidence)),
-    ).record
+    payload = repr((artifact, version, *evidence))
+    return _change(library, artifact, change, "accept_artifact", actor, key, payload, version)
 
 
 def supersede_artifact(
@@ -95,13 +84,9 @@ def supersede_artifact(
         write_superseded(step, before, after, note)
         return before.id
 
+    payload = repr((old, new, note))
     return carry_out(
-        library,
-        supersede,
-        actor=actor,
-        key=key,
-        action="supersede_artifact",
-        payload=repr((old, new, note)),
+        library, supersede, actor=actor, key=key, action="supersede_artifact", payload=payload
     ).record
 
 
@@ -116,17 +101,8 @@ def deprecate_artifact(
         why = f"**Deprecated:** {note.strip()}\n\n" if note.strip() else ""
         return replace(body, state="deprecated", body=why + body.body)
 
-    def work(step: RecordTransaction) -> str:
-        return revise_in(step, artifact, change, "deprecate_artifact", kind="artifact").id
-
-    return carry_out(
-        library,
-        work,
-        actor=actor,
-        key=key,
-        action="deprecate_artifact",
-        payload=repr((artifact, note)),
-    ).record
+    payload = repr((artifact, note))
+    return _change(library, artifact, change, "deprecate_artifact", actor, key, payload)
 
 
 # -- threads and subcortexes
@@ -140,17 +116,8 @@ def resolve_thread(
     def change(body: Thread) -> Thread:
         return replace(body, state="resolved", resolution=resolution or body.resolution)
 
-    def work(step: RecordTransaction) -> str:
-        return revise_in(step, thread, change, "resolve_thread", kind="thread").id
-
-    return carry_out(
-        library,
-        work,
-        actor=actor,
-        key=key,
-        action="resolve_thread",
-        payload=repr((thread, resolution)),
-    ).record
+    payload = repr((thread, resolution))
+    return _change(library, thread, change, "resolve_thread", actor, key, payload)
 
 
 def reopen_thread(library: Library, thread: str, *, actor: Actor, key: str = "") -> Record[Thread]:
@@ -200,14 +167,8 @@ def _pin(
 
         return revise_in(step, subcortex, change, "edit_subcortex", kind="subcortex").id
 
-    return carry_out(
-        library,
-        work,
-        actor=actor,
-        key=key,
-        action="pin" if pinned else "unpin",
-        payload=repr((subcortex, ref)),
-    ).record
+    action, payload = "pin" if pinned else "unpin", repr((subcortex, ref))
+    return carry_out(library, work, actor=actor, key=key, action=action, payload=payload).record
 
 
 # -- tasks and links
@@ -244,7 +205,7 @@ def update_task_once(
     key: str = "",
     payload: str = "",
     version: int | None = None,
-) -> Created:
+) -> Written:
     """Like `update_task`, and also reports if the same key had been used before."""
 
     def work(step: RecordTransaction) -> str:
@@ -312,6 +273,25 @@ def judge_link(
 
 
 # -- shared
+
+
+def _change(
+    library: Library,
+    ref: str,
+    change: Change,
+    action: str,
+    actor: Actor,
+    key: str,
+    payload: str,
+    version: int | None = None,
+) -> Record[Any]:
+    """Change an artifact or a thread by an action that is named after its kind."""
+    kind = action.rpartition("_")[2]
+
+    def work(step: RecordTransaction) -> str:
+        return revise_in(step, ref, change, action, version=version, kind=kind).id
+
+    return carry_out(library, work, actor=actor, key=key, action=action, payload=payload).record
 
 
 def _set_state(

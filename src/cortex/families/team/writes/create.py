@@ -35,7 +35,7 @@ from cortex.base.settings import Settings
 from cortex.engine.library import Library
 from cortex.engine.store import RecordTransaction
 from cortex.families.team.contradictions.detect import Contradiction, clashes_of, write_clashes
-from cortex.families.team.ids import fresh_key, new_id
+from cortex.families.team.ids import new_id
 from cortex.families.team.notifications import (
     notice_accepted,
     notice_comment,
@@ -49,7 +49,7 @@ from cortex.families.team.references import by_slug, resolved, target_of
 from cortex.families.team.validation import check_first, checked, refusal
 from cortex.families.team.writes.discussion import renew_summary, supply_summary
 from cortex.families.team.writes.supersession import check_supersedes, linked, write_superseded
-from cortex.families.team.writes.transactions import effective_actor, perform, written
+from cortex.families.team.writes.transactions import Written, carry_out, effective_actor, perform
 
 # Most observations of one batch.
 MOST_AT_ONCE = 200
@@ -57,14 +57,6 @@ MOST_AT_ONCE = 200
 CLASHES_UP_TO = 20
 # Time limit for that comparison.
 CLASHES_SECONDS = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class Created:
-    """A record that was created, now or earlier under the same key."""
-
-    record: Record[Any]
-    replayed: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,7 +281,7 @@ def create_once(
     key: str = "",
     payload: str = "",
     summary: str = "",
-) -> Created:
+) -> Written:
     """Like `create`, and also reports if the same key had been used before."""
     clashes = clashes_of(library, body)
 
@@ -298,15 +290,8 @@ def create_once(
         write_clashes(step, record, clashes)
         return record.id
 
-    done = perform(
-        library,
-        work,
-        actor=actor,
-        key=key or fresh_key(),
-        action=f"create_{kind_of(body)}",
-        payload=payload or f"{body!r}{summary}",
-    )
-    return Created(written(library, done.result), done.replayed)
+    action, payload = f"create_{kind_of(body)}", payload or f"{body!r}{summary}"
+    return carry_out(library, work, actor=actor, key=key, action=action, payload=payload)
 
 
 def create_observations(

@@ -21,7 +21,7 @@ from cortex.engine.library import Library
 from cortex.engine.store import RecordQueries, RecordTransaction, kind_of_id
 from cortex.families.team import notification_texts
 from cortex.families.team.contradictions.detect import Contradiction, clashes_of, write_clashes
-from cortex.families.team.ids import fresh_key, new_id
+from cortex.families.team.ids import new_id
 from cortex.families.team.notifications import close_notices, notice, notice_review, person_of
 from cortex.families.team.permissions import need
 from cortex.families.team.references import resolve_ref
@@ -38,7 +38,7 @@ from cortex.families.team.writes.publish import (
     patch_of,
     publish,
 )
-from cortex.families.team.writes.transactions import effective_actor, perform, written
+from cortex.families.team.writes.transactions import carry_out, effective_actor, written
 
 PENDING, PUBLISHED, REJECTED, EXPIRED = "pending_review", "published", "rejected", "expired"
 EXPIRES_MS = 90 * 24 * 3600 * 1000
@@ -101,16 +101,9 @@ def create_draft(
             )
         return record.id
 
-    done = perform(
-        library,
-        work,
-        actor=actor,
-        key=key or fresh_key(),
-        action="create_draft",
-        payload=payload or repr(draft),
-    )
-    record = written(library, done.result)
-    return record, done.replayed, next_step(library.store.records, record)
+    payload = payload or repr(draft)
+    done = carry_out(library, work, actor=actor, key=key, action="create_draft", payload=payload)
+    return done.record, done.replayed, next_step(library.store.records, done.record)
 
 
 def approve(
@@ -144,10 +137,8 @@ def approve(
         return pending.id
 
     payload = repr((draft_id, target, notes))
-    done = perform(
-        library, work, actor=actor, key=key or fresh_key(), action="approve_draft", payload=payload
-    )
-    kept = written(library, done.result)
+    done = carry_out(library, work, actor=actor, key=key, action="approve_draft", payload=payload)
+    kept: Record[Draft] = done.record
     # cortexd may have sent the approval already, and the Core rejected it: then its draft is
     # current again.
     if kept.body.state != PUBLISHED:
@@ -174,10 +165,9 @@ def reject(
         return _decide(step, pending, replace(pending.body, state=REJECTED), notes).id
 
     payload = repr((draft_id, notes))
-    done = perform(
-        library, work, actor=actor, key=key or fresh_key(), action="reject_draft", payload=payload
-    )
-    return written(library, done.result)
+    return carry_out(
+        library, work, actor=actor, key=key, action="reject_draft", payload=payload
+    ).record
 
 
 def is_expired(draft: Draft, now: int) -> bool:

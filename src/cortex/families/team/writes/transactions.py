@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cortex.base.errors import InputError
@@ -61,6 +61,33 @@ def perform(
     # Also after a retry: the first attempt may have ended before its records were indexed.
     library.follow()
     return done
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A record that was written, now or earlier under the same key."""
+
+    record: Record[Any]
+    replayed: bool
+
+
+def carry_out(
+    library: Library,
+    work: Callable[[RecordTransaction], str],
+    *,
+    actor: Actor,
+    key: str,
+    action: str,
+    payload: str,
+) -> Written:
+    """Like `perform`, for work that returns the id of a record, under a fresh key if none is given.
+
+    Raises: InputError RECORD_UNKNOWN if the author may no longer see the record.
+    """
+    done = perform(
+        library, work, actor=actor, key=key or fresh_key(), action=action, payload=payload
+    )
+    return Written(written(library, done.result), done.replayed)
 
 
 def _check_targets_accepted(step: RecordTransaction) -> None:

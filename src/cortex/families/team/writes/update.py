@@ -30,15 +30,14 @@ from cortex.base.record_model import (
 from cortex.engine.library import Library
 from cortex.engine.store import RecordTransaction
 from cortex.families.team.contradictions.detect import clashes_of, write_clashes
-from cortex.families.team.ids import fresh_key
 from cortex.families.team.notifications import close_notices, notice_accepted, notice_task
 from cortex.families.team.permissions import TIERS, need
 from cortex.families.team.references import resolve_ref, resolved
 from cortex.families.team.validation import check_move, checked, refusal
-from cortex.families.team.writes.create import Created, need_sensitive
+from cortex.families.team.writes.create import need_sensitive
 from cortex.families.team.writes.discussion import renew_summary
 from cortex.families.team.writes.supersession import check_supersedes, write_superseded
-from cortex.families.team.writes.transactions import perform, written
+from cortex.families.team.writes.transactions import carry_out
 
 Change = Callable[[Any], Any]
 
@@ -250,19 +249,3 @@ def _describe_changes(before: Task, after: Task) -> str:
     if not parts and after != before:
         parts.append("it says something else now")
     return "; ".join(parts)
-
-
-def carry_out(
-    library: Library,
-    work: Callable[[RecordTransaction], str],
-    *,
-    actor: Actor,
-    key: str,
-    action: str,
-    payload: str,
-) -> Created:
-    """Run a transaction that returns a record id; gives the record, and true for a replayed key."""
-    done = perform(
-        library, work, actor=actor, key=key or fresh_key(), action=action, payload=payload
-    )
-    return Created(written(library, done.result), done.replayed)

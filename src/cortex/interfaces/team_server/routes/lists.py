@@ -11,7 +11,21 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, create_model
 
-from cortex.base.record_model import KINDS, SENSITIVITIES, Notification, Record, RecordFilter
+from cortex.base.record_model import (
+    KINDS,
+    SENSITIVITIES,
+    Artifact,
+    Comment,
+    Draft,
+    Link,
+    Notification,
+    Observation,
+    Record,
+    RecordFilter,
+    Subcortex,
+    Task,
+    Thread,
+)
 from cortex.base.record_spec import fields_of, spec_of
 from cortex.families.team.notifications import resolve_name
 from cortex.families.team.references import scope_of
@@ -29,13 +43,11 @@ _ID = Annotated[str | None, Field(max_length=200)]
 
 # Filters that come first, the others in the order of the fields.
 _FIRST_FILTERS = ("subcortex", "tag", "type", "thread", "source", "target")
-# Kinds in the order of the API's description; a notification belongs to one person.
-_ORDER = (
-    "subcortex", "thread", "comment", "observation", "draft", "artifact", "task", "link",
-    "notification",
-)  # fmt: skip
+# Kinds in the order of the API's description, the one that belongs to a single person last.
 LISTED: tuple[type, ...] = tuple(
-    cls for _, cls in sorted(KINDS.items(), key=lambda kind: _ORDER.index(kind[0]))
+    dict.fromkeys(
+        (Subcortex, Thread, Comment, Observation, Draft, Artifact, Task, Link, *KINDS.values())
+    )
 )
 
 
