@@ -31,17 +31,17 @@ SMALL_PROJECT = (
     ),
     (
         "Team: decisions, with the code they are about.",
-        "artifact create 'Sessions live 15 minutes' --type adr --code sessions.py#Session"
+        "team artifact create 'Sessions live 15 minutes' --type adr --code sessions.py#Session"
         " --body 'Long enough to pay, short enough for a shared computer.'",
         "search 'how long does a session live' --in team --limit 1",
     ),
-    ("All of it with one question.", "search 'session' --in code,kb,memory,team --limit 3"),
+    ("All of it with one question.", "search 'session' --limit 3"),
 )
 ANY_REPOSITORY = (
     (
         "Your repository.",
         "index",
-        "search 'read the configuration' --limit 2",
+        "search 'read the configuration' --in code --limit 2",
         "search TODO --mode exact --limit 2",
     ),
 )

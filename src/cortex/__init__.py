@@ -33,6 +33,8 @@ if TYPE_CHECKING:
         open_tools,
     )
 
+    __version__: str
+
 __all__ = [
     "ChunkResult",
     "Chunks",
@@ -75,6 +77,10 @@ def open_engine(root: str | Path) -> Engine:
 
 def __getattr__(name: str) -> object:
     """Import a public name from its module on first use."""
+    if name == "__version__":
+        from cortex.base.runtime.home import VERSION
+
+        return VERSION
     if name not in __all__:
         raise AttributeError(f"module 'cortex' has no attribute {name!r}")
     import importlib

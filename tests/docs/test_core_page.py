@@ -114,7 +114,7 @@ def test_the_first_hour_that_the_page_tells_can_be_lived(
                 assert code == 0, (words, said)
             monkeypatch.delenv("CORTEX_CORE_TOKEN")
         assert core.titles() == {"How long should a token live?"}
-        code, said = command("bo", "thread", "list")
+        code, said = command("bo", "team", "thread", "list")
         assert (code, said.count("How long should a token live?")) == (0, 2)
         answers = [
             request(placed(words, core.url, tokens["ada"])) for words in commands("with curl")
@@ -165,12 +165,14 @@ def test_what_the_page_says_about_trouble_is_what_one_sees(
         for name in tokens:
             connect(core, name)
         # Two change the same field of a task.
-        made = trouble(0, "ada", "task", "create", "Refresh in the background")
+        made = trouble(0, "ada", "team", "task", "create", "Refresh in the background")
         number = re.findall(r"task_\w+", made)[0]
         trouble(0, "ada", "sync")
         trouble(0, "bo", "sync")
-        trouble(0, "ada", "task", "update", number, "--state", "done")
-        trouble(0, "bo", "task", "update", number, "--state", "in_progress", "--note", "begun")
+        trouble(0, "ada", "team", "task", "update", number, "--state", "done")
+        trouble(
+            0, "bo", "team", "task", "update", number, "--state", "in_progress", "--note", "begun"
+        )
         trouble(0, "ada", "sync")
         assert "(RECORD_CHANGED)" in trouble(1, "bo", "sync")
         assert "1 refused" in trouble(1, "bo", "sync")
@@ -178,29 +180,31 @@ def test_what_the_page_says_about_trouble_is_what_one_sees(
         assert "system_alert" in trouble(0, "bo", "inbox")
         assert "state: in_progress" in trouble(0, "bo", "sync", "--refused")
         trouble(0, "ada", "sync")
-        assert "begun" in trouble(0, "ada", "task", "show", number)
+        assert "begun" in trouble(0, "ada", "team", "task", "show", number)
         assert "refused:" not in trouble(0, "bo", "sync", "--keep", "mine", "--record", number)
-        assert "in_progress" in trouble(0, "bo", "task", "show", number)
+        assert "in_progress" in trouble(0, "bo", "team", "task", "show", number)
         trouble(0, "ada", "sync")
-        trouble(0, "ada", "task", "update", number, "--state", "done")
-        trouble(0, "bo", "task", "update", number, "--state", "review")
+        trouble(0, "ada", "team", "task", "update", number, "--state", "done")
+        trouble(0, "bo", "team", "task", "update", number, "--state", "review")
         trouble(0, "ada", "sync")
         trouble(1, "bo", "sync")
         assert "refused:" not in trouble(0, "bo", "sync", "--keep", "theirs")
         (given_up,) = (tmp_path / "bo" / "refused").iterdir()
         assert json.loads(given_up.read_text(encoding="utf-8"))[0]["record"] == number
         assert "system_alert" not in trouble(0, "bo", "inbox")
-        assert "done" in trouble(0, "bo", "task", "show", number)
+        assert "done" in trouble(0, "bo", "team", "task", "show", number)
         # What a tier doesn't allow is taken when it does.
-        assert "RIGHTS_MISSING" in trouble(1, "bo", "subcortex", "create", "ops", "--name", "Ops")
-        trouble(0, "bo", "thread", "create", "Written in time")
+        assert "RIGHTS_MISSING" in trouble(
+            1, "bo", "team", "subcortex", "create", "ops", "--name", "Ops"
+        )
+        trouble(0, "bo", "team", "thread", "create", "Written in time")
         trouble(0, "server", "core", "principal", "change", "bo", "--tier", "1")
         assert "(RIGHTS_MISSING)" in trouble(1, "bo", "sync")
         trouble(0, "server", "core", "principal", "change", "bo", "--tier", "4")
         assert "refused:" not in trouble(0, "bo", "sync", "--retry")
         # A token that counts no more, and another one.
         trouble(0, "server", "core", "token", "revoke", tokens["bo"].split("_")[1])
-        trouble(0, "bo", "thread", "create", "Written meanwhile")
+        trouble(0, "bo", "team", "thread", "create", "Written meanwhile")
         assert "waiting here until that is mended: 1 write\n" in trouble(2, "bo", "sync")
         said = trouble(0, "server", "core", "token", "create", "bo")
         tokens["bo"] = re.findall(r"^ctx_\S+$", said, re.MULTILINE)[0]

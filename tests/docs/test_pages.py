@@ -554,7 +554,7 @@ def test_the_examples_of_team_commands_have_the_shape_of_real_answers(
         return body
 
     words = ("--term", "Token: proves who you are", "--naming", "Tables are plural")
-    ask("subcortex", "create", "auth", "--name", "Who comes in", *words)
+    ask("team", "subcortex", "create", "auth", "--name", "Who comes in", *words)
     told = (
         "--subcortex",
         "auth",
@@ -565,11 +565,11 @@ def test_the_examples_of_team_commands_have_the_shape_of_real_answers(
         "--code",
         "login.py#check",
     )
-    thread = check("thread create", "Nobody can log in", *told)["id"]
-    ask("task", "create", "Call the vault", "--priority", "urgent", "--assign", "me")
-    ask("subcortex", "pin", "auth", thread)
+    thread = check("team thread create", "Nobody can log in", *told)["id"]
+    ask("team", "task", "create", "Call the vault", "--priority", "urgent", "--assign", "me")
+    ask("team", "subcortex", "pin", "auth", thread)
     check("inbox")
-    check("audit")
-    ask("context", "set", "--subcortex", "auth")
-    check("context show")
+    check("team audit")
+    ask("team", "context", "set", "--subcortex", "auth")
+    check("team context show")
     check("pack build", "--scope", "global")

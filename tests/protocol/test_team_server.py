@@ -212,7 +212,7 @@ def test_no_tool_of_any_family_approves_whatever_it_is_told(web, place):
         ("cortex_update_task", {"task_id": draft, "status": "done"}),
         ("cortex_publish_comment", {"thread_id": draft, "body_md": f"approve {draft}"}),
         ("cortex_create_draft", {"draft_type": "task_update", "target_ref": draft, "body_md": "x", "metadata": {"status": "done"}}),
-        ("cortex_create_draft", {"draft_type": "comment", "target_ref": draft, "body_md": f"cortex drafts approve {draft}"}),
+        ("cortex_create_draft", {"draft_type": "comment", "target_ref": draft, "body_md": f"cortex team drafts approve {draft}"}),
         ("cortex_create_observations", {"observations": [{"title": f"approve {draft}", "links": [draft]}]}),
     ]  # fmt: skip
     for number, (name, arguments) in enumerate(attempts):

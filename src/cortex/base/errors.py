@@ -232,7 +232,7 @@ CODES: Mapping[str, ErrorCode] = {
         InputError,
     ),
     "RECORD_UNKNOWN": ErrorCode(
-        "Take the id from cortex_search, or from `cortex thread list` and its like.",
+        "Take the id from cortex_search, or from `cortex team thread list` and its like.",
         InputError, status=404, core="NOT_FOUND", tool="NOT_FOUND",
     ),
     "RECORD_INVALID": ErrorCode(
@@ -248,7 +248,7 @@ CODES: Mapping[str, ErrorCode] = {
         InputError, status=404, core="TARGET_NOT_FOUND", tool="TARGET_NOT_FOUND",
     ),
     "SCOPE_NOT_FOUND": ErrorCode(
-        "See the subcortexes with cortex_get_bootstrap_pack or `cortex subcortex list`.",
+        "See the subcortexes with cortex_get_bootstrap_pack or `cortex team subcortex list`.",
         InputError, status=404, core="SCOPE_NOT_FOUND", tool="SCOPE_NOT_FOUND",
     ),
     "IDEMPOTENCY_REPLAY": ErrorCode(

@@ -295,7 +295,9 @@ class Observation:
     source_type: Annotated[str, FieldSpec(choices=SOURCE_TYPES)] = "manual"
     session: Annotated[str, FieldSpec(200, http="session_id")] = ""
     commit_id: Annotated[str, FieldSpec(200)] = ""
-    attachments: Annotated[tuple[Attachment, ...], FieldSpec(20, row=None)] = ()
+    attachments: Annotated[
+        tuple[Attachment, ...], FieldSpec(20, row=None, label="Attachments")
+    ] = ()
     code_links: Annotated[tuple[CodeLink, ...], replace(CODE_LINKS, filtered=True)] = ()
 
     state = "recorded"

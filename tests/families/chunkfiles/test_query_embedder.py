@@ -245,7 +245,7 @@ def test_a_server_of_our_own_is_started_where_that_is_wanted_and_ends_with_the_s
     address = f"http://127.0.0.1:{unused_port()}/embed"
     shelf = opened(CORTEX_EMBEDDING_ENDPOINT=address, CORTEX_EMBEDDING_AUTOSTART="true")
     assert shelf.search(ChunkQuery("apple")).mode is Mode.HYBRID
-    (child,) = [one for one in psutil.Process().children() if "embed" in one.cmdline()]
+    (child,) = [one for one in psutil.Process().children() if "models" in one.cmdline()]
     shelf.close()
     until(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE)
 
@@ -266,7 +266,7 @@ def test_a_server_of_our_own_ends_with_a_killed_owner(folder, home, until):
     )
     with another_process(folder, home, *variables) as (process, _):
         (child,) = [
-            one for one in psutil.Process(process.pid).children() if "embed" in one.cmdline()
+            one for one in psutil.Process(process.pid).children() if "models" in one.cmdline()
         ]
         process.kill()
         process.wait(10)
@@ -290,4 +290,4 @@ def test_files_with_vectors_of_our_own_are_served_whatever_length_their_indexer_
 
 def test_without_that_no_server_is_started(opened, from_file):
     opened(root=from_file({"endpoint": f"http://127.0.0.1:{unused_port()}", "autostart": True}))
-    assert [child for child in psutil.Process().children() if "embed" in child.cmdline()] == []
+    assert [child for child in psutil.Process().children() if "models" in child.cmdline()] == []

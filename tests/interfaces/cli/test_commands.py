@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+import cortex as cortex_package
 import forking
 from cortex.base.settings import environment, load
 from cortex.engine.engine import Engine
@@ -123,7 +124,7 @@ def test_no_command_shows_the_help_and_version_says_the_version(cortex):
     assert "search" in process().stdout + process().stderr
     code, out, _ = cortex("--version")
     assert code == 0
-    assert out.startswith("cortex ")
+    assert out == f"cortex {cortex_package.__version__}\n"
 
 
 @pytest.mark.parametrize(

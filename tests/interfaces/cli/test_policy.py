@@ -16,7 +16,7 @@ pytestmark = pytest.mark.usefixtures("shop", "at_terminal")
 
 @pytest.fixture
 def thread(cortex):
-    return answer(cortex, "thread", "create", "Who are we?")["id"]
+    return answer(cortex, "team", "thread", "create", "Who are we?")["id"]
 
 
 @pytest.fixture
@@ -27,16 +27,16 @@ def censored(cortex, thread, censor, monkeypatch):
 
 
 def test_what_a_plugin_refuses_no_command_writes(cortex, thread, censored):
-    before = answer(cortex, "audit")
+    before = answer(cortex, "team", "audit")
     for arguments in (
-        ("thread", "create", "forbidden"),
-        ("thread", "create", "T", "--tag", "forbidden"),
-        ("thread", "comment", thread, "It is forbidden."),
-        ("thread", "edit", thread, "--title", "forbidden"),
-        ("thread", "resolve", thread, "--resolution", "forbidden"),
-        ("task", "create", "T", "--body", "forbidden"),
-        ("artifact", "create", "T", "--evidence", "https://example.org/x =forbidden"),
-        ("subcortex", "create", "auth", "--name", "A", "--term", "Word: forbidden"),
+        ("team", "thread", "create", "forbidden"),
+        ("team", "thread", "create", "T", "--tag", "forbidden"),
+        ("team", "thread", "comment", thread, "It is forbidden."),
+        ("team", "thread", "edit", thread, "--title", "forbidden"),
+        ("team", "thread", "resolve", thread, "--resolution", "forbidden"),
+        ("team", "task", "create", "T", "--body", "forbidden"),
+        ("team", "artifact", "create", "T", "--evidence", "https://example.org/x =forbidden"),
+        ("team", "subcortex", "create", "auth", "--name", "A", "--term", "Word: forbidden"),
         ("memory", "add", "forbidden"),
         ("memory", "add", "T", "--fact", "forbidden"),
     ):
@@ -44,18 +44,18 @@ def test_what_a_plugin_refuses_no_command_writes(cortex, thread, censored):
         assert (arguments, error["code"]) == (arguments, "SENSITIVE_BLOCKED")
         assert "the plugin censor refuses it: a forbidden word" in error["message"]
         assert "secret" not in " ".join(error["suggestions"])
-    assert answer(cortex, "audit") == before
+    assert answer(cortex, "team", "audit") == before
     assert answer(cortex, "memory", "list")["total"] == 0
 
 
 def test_what_a_plugin_takes_out_is_written_nowhere_and_said(cortex, thread, censored):
-    code, _, err = cortex("thread", "comment", thread, "Zeus is our god.")
+    code, _, err = cortex("team", "thread", "comment", thread, "Zeus is our god.")
     assert (code, "note: plugin censor: a code name was left out" in err) == (0, True), err
-    shown = answer(cortex, "thread", "show", thread)
+    shown = answer(cortex, "team", "thread", "show", thread)
     assert shown["comments"][0]["body"] == "[redacted: code name] is our god."
     assert "Zeus" not in str(shown)
     (draft,) = drafted(comment_draft(thread, "Old Zeus spoke."))
-    answer(cortex, "drafts", "approve", draft, "--notes", "By Zeus!")
+    answer(cortex, "team", "drafts", "approve", draft, "--notes", "By Zeus!")
     told = answer(cortex, "inbox", "--all")["entries"]
     assert [one["type"] for one in told] == [
         "draft_approved"
@@ -76,7 +76,10 @@ def test_a_plugin_that_can_not_be_used_is_named_with_how_to_turn_it_off(
     cortex, thread, monkeypatch
 ):
     monkeypatch.setenv("CORTEX_TEAM_PLUGINS", '["git", "nosuch"]')
-    for arguments in (("thread", "comment", thread, "Hello."), ("memory", "add", "Lamps are off")):
+    for arguments in (
+        ("team", "thread", "comment", thread, "Hello."),
+        ("memory", "add", "Lamps are off"),
+    ):
         error = refusal(cortex, *arguments)
         assert error["code"] == "PLUGIN_UNUSABLE" and error["context"]["plugin"] == "nosuch"
         assert (
@@ -84,4 +87,4 @@ def test_a_plugin_that_can_not_be_used_is_named_with_how_to_turn_it_off(
             and "nothing was written" in error["message"]
         )
         assert "team.plugins" in error["suggestions"][0] and "secret" not in error["suggestions"][0]
-    assert answer(cortex, "thread", "show", thread)["comments"] == []
+    assert answer(cortex, "team", "thread", "show", thread)["comments"] == []

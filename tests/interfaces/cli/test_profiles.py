@@ -32,12 +32,12 @@ def typed_line(isolated, monkeypatch, capsys):
 def test_a_command_line_with_a_profile_is_about_its_home_alone(isolated, typed_line, spelled):
     assert typed_line("profile", "create", "work")[0] == 0
     code, out = typed_line(
-        *spelled, "subcortex", "create", "payments", "--name", "Payments", "--json"
+        *spelled, "team", "subcortex", "create", "payments", "--name", "Payments", "--json"
     )
     assert code == 0, out
     assert (isolated.cortex / "profiles" / "work" / "cortex.db").is_file()
-    assert "payments" in typed_line(*spelled, "subcortex", "list", "--json")[1]
-    assert "payments" not in typed_line("subcortex", "list", "--json")[1]
+    assert "payments" in typed_line(*spelled, "team", "subcortex", "list", "--json")[1]
+    assert "payments" not in typed_line("team", "subcortex", "list", "--json")[1]
 
 
 def test_profiles_are_listed_with_the_one_that_counts(isolated, typed_line):
@@ -64,7 +64,7 @@ def test_profiles_are_listed_with_the_one_that_counts(isolated, typed_line):
 @pytest.mark.parametrize(
     "words",
     [
-        ["--profile", "bleu", "thread", "create", "typo"],
+        ["--profile", "bleu", "team", "thread", "create", "typo"],
         ["--profile=bleu", "config", "show"],
         ["status", "--profile", "bleu"],
         ["mcp", "status", "--profile", "bleu"],
@@ -147,7 +147,7 @@ def test_a_profile_is_begun_by_hand_once(cortex, isolated):
     assert answer(cortex, "profile", "create", "work")["created"] is False
     for name in ("", "../up", "Work"):
         assert refusal(cortex, "profile", "create", name)["code"] == "ARGUMENT_INVALID"
-    answer(cortex, "thread", "create", "Mine")
+    answer(cortex, "team", "thread", "create", "Mine")
     assert cortex("uninstall", "--all", "--yes")[0] == 0 and not isolated.cortex.exists()
 
 

@@ -43,10 +43,67 @@ def test_code_and_documents_are_merged_by_relevance_and_say_where_they_are_from(
     )
 
 
-def test_without_it_only_code_answers_and_says_nothing_of_families(cortex, project):
+def test_a_named_folder_alone_answers_and_says_nothing_of_families(cortex, project):
     (one,) = json.loads(cortex("search", QUESTION, "--path", project, "--json")[1])["results"]
     assert one["file"] == "tokens.py"
     assert not {"family", "source", "workspace"} & set(one)
+
+
+@pytest.mark.parametrize("within", [(), ("--in", "all"), ("--in", "code,kb,memory,team")])
+def test_a_plain_search_answers_from_everything_that_is_here(
+    cortex, project, isolated, monkeypatch, within
+):
+    monkeypatch.chdir(project)
+    (project / ".git").mkdir()
+    assert cortex("memory", "add", "Tokens expire in tests", "--text", "Freeze the clock.")[0] == 0
+    made = cortex("team", "artifact", "create", "Tokens expire after 15 minutes", "--json")[1]
+    results = json.loads(cortex("search", QUESTION, *within, "--json")[1])["results"]
+    assert {result["family"] for result in results} == {"code", "kb", "memory", "team"}
+    assert json.loads(made)["id"] in {result.get("id") for result in results}
+    assert [one["relevance"] for one in results] == sorted(
+        (one["relevance"] for one in results), reverse=True
+    )
+
+
+def test_a_plain_search_finds_what_only_chunk_files_have(cortex, project, monkeypatch):
+    monkeypatch.chdir(project)
+    (project / ".git").mkdir()
+    assert cortex("chunks", "export")[0] == 0
+    (project / "tokens.py").unlink()
+    results = json.loads(cortex("search", "expire tokens", "--json")[1])["results"]
+    assert {result["family"] for result in results} == {"chunks", "kb"}
+
+
+def test_where_there_is_only_code_a_plain_search_is_a_search_of_code(cortex, tmp_path, monkeypatch):
+    (tmp_path / "lone" / ".git").mkdir(parents=True)
+    (tmp_path / "lone" / "tokens.py").write_text("def expire(): pass\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path / "lone")
+    plain, code = (
+        json.loads(cortex("search", "expire", *more, "--json")[1])
+        for more in ((), ("--in", "code"))
+    )
+    assert plain["results"] == code["results"]
+    assert not {"family", "source"} & set(plain["results"][0])
+    assert cortex("search", "expire")[1].startswith("tokens.py:1  ")
+
+
+@pytest.mark.parametrize("more", [("--mode", "exact"), ("--in", "all", "--mode", "exact")])
+def test_an_exact_text_is_looked_for_in_code_alone(cortex, project, monkeypatch, more):
+    monkeypatch.chdir(project)
+    (project / ".git").mkdir()
+    (one,) = json.loads(cortex("search", "expire", *more, "--json")[1])["results"]
+    assert one["file"] == "tokens.py" and "family" not in one
+
+
+def test_outside_of_a_project_a_plain_search_answers_from_what_is_the_persons(
+    cortex, project, tmp_path, monkeypatch
+):
+    (tmp_path / "nowhere").mkdir()
+    monkeypatch.chdir(tmp_path / "nowhere")
+    code, out, err = cortex("search", QUESTION)
+    assert code == 0
+    assert "handbook/guide.md:1" in out
+    assert "only what is yours is searched" in err
 
 
 def test_documents_alone_are_found_as_the_tool_for_them_finds_them(cortex, project):

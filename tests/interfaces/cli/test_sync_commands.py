@@ -39,7 +39,7 @@ def lowered(cortex, core, joined):
     def lower(title, *more):
         core.let_in("root")  # somebody has to keep tier 4
         joined()
-        answer(cortex, "thread", "create", title, *more)
+        answer(cortex, "team", "thread", "create", title, *more)
         core.ledger.principals.change(core.ledger.principals.named("ada").id, tier=1)
 
     return lower
@@ -81,8 +81,8 @@ def exits(cortex, *arguments):
 
 
 def test_what_is_here_is_sent_once_when_a_core_is_joined(cortex, core, joined):
-    answer(cortex, "subcortex", "create", "payments", "--name", "Payments")
-    answer(cortex, "thread", "create", "Which currency?", "--subcortex", "payments")
+    answer(cortex, "team", "subcortex", "create", "payments", "--name", "Payments")
+    answer(cortex, "team", "thread", "create", "Which currency?", "--subcortex", "payments")
     told = joined("ada", 4, "--upload", "mine")
     assert (told["name"], told["tier"], told["again"], told["queued"]) == ("ada", 4, False, 2)
     assert told["sync"]["status"] == "ok" and told["sync"]["waiting"] == 0
@@ -92,7 +92,7 @@ def test_what_is_here_is_sent_once_when_a_core_is_joined(cortex, core, joined):
 
 
 def test_without_a_terminal_nothing_is_sent_that_nobody_asked_for(cortex, core, joined):
-    answer(cortex, "thread", "create", "Private diary")
+    answer(cortex, "team", "thread", "create", "Private diary")
     told = joined("ada", 4, "--dry-run")
     assert (told["dryRun"], told["upload"]["mine"]["kinds"], core.titles()) == (
         True,
@@ -104,9 +104,10 @@ def test_without_a_terminal_nothing_is_sent_that_nobody_asked_for(cortex, core, 
     assert (told["queued"], told["upload"]["choice"], core.titles()) == (0, "none", set())
     answer(
         cortex,
+        "team",
         "thread",
         "edit",
-        answer(cortex, "thread", "list")["threads"][0]["id"],
+        answer(cortex, "team", "thread", "list")["threads"][0]["id"],
         "--title",
         "Still private",
     )
@@ -118,10 +119,10 @@ def test_without_a_terminal_nothing_is_sent_that_nobody_asked_for(cortex, core, 
 
 def test_what_another_core_had_is_shown_and_stays_here(cortex, core, joined, tmp_path, monkeypatch):
     joined()
-    answer(cortex, "thread", "create", "Of the first team")
+    answer(cortex, "team", "thread", "create", "Of the first team")
     answer(cortex, "sync")
     answer(cortex, "disconnect")
-    answer(cortex, "thread", "create", "Mine", "--sensitive")
+    answer(cortex, "team", "thread", "create", "Mine", "--sensitive")
     with core_at(tmp_path / "second") as second:
         monkeypatch.setenv("CORTEX_CORE_TOKEN", second.let_in("ada"))
         code, out, err = cortex("connect", second.url, "--upload", "mine")
@@ -148,7 +149,7 @@ def test_what_another_core_had_is_shown_and_stays_here(cortex, core, joined, tmp
 
 def test_a_person_is_asked_what_is_sent(cortex, core, typed):
     for title in ("One", "Two"):
-        answer(cortex, "thread", "create", title)
+        answer(cortex, "team", "thread", "create", title)
     token = core.let_in("ada")
     code, out, err = typed("none\n", "connect", core.url, CORTEX_CORE_TOKEN=token)
     assert (
@@ -198,7 +199,7 @@ def test_what_waits_for_another_token_is_not_said_to_be_sent_by_a_sync(
     cortex, core, joined, monkeypatch, whose
 ):
     joined()
-    answer(cortex, "thread", "create", "Waits")
+    answer(cortex, "team", "thread", "create", "Waits")
     monkeypatch.setenv(
         "CORTEX_CORE_TOKEN", "ctx_0000_wrong" if whose == "nobody" else core.let_in(whose)
     )
@@ -240,7 +241,7 @@ def test_what_is_written_while_the_core_is_away_waits_and_is_sent_when_it_is_bac
 ):
     joined()
     core.stop()
-    answer(cortex, "thread", "create", "Written offline")
+    answer(cortex, "team", "thread", "create", "Written offline")
     code, body, _ = exits(cortex, "sync")
     assert (code, body["status"], body["waiting"]) == (3, "offline", 1)
     status = answer(cortex, "status")
@@ -290,6 +291,7 @@ def test_what_the_core_refuses_ends_with_1_and_is_in_the_inbox_until_it_is_sent_
 def test_what_the_tier_does_not_allow_is_refused_at_once(cortex, core, joined, at_terminal):
     joined(tier=2)
     made = (
+        "team",
         "artifact",
         "create",
         "All deploys on Friday",
@@ -304,7 +306,7 @@ def test_what_the_tier_does_not_allow_is_refused_at_once(cortex, core, joined, a
         and "tier 2" in told["message"]
         and "propose it" in told["suggestions"][0]
     )
-    assert answer(cortex, "artifact", "list", "--all")["artifacts"] == []
+    assert answer(cortex, "team", "artifact", "list", "--all")["artifacts"] == []
     answer(cortex, *made, "--state", "proposed")
     assert answer(cortex, "sync")["flushed"] == 1
     core.ledger.principals.change(core.ledger.principals.named("ada").id, tier=3)
@@ -341,17 +343,17 @@ def test_what_was_refused_is_shown_whole_and_can_be_given_up(cortex, core, lower
         answer(cortex, "inbox")["entries"] == []
         and "refused nothing" in cortex("sync", "--refused")[1]
     )
-    assert answer(cortex, "thread", "list")["threads"] == []
+    assert answer(cortex, "team", "thread", "list")["threads"] == []
     assert answer(cortex, "disconnect")["server"] == core.url
 
 
 def test_two_homes_have_the_same_after_a_sync_each(cortex, core, joined, monkeypatch):
     joined()
-    answer(cortex, "subcortex", "create", "payments", "--name", "Payments")
+    answer(cortex, "team", "subcortex", "create", "payments", "--name", "Payments")
     answer(cortex, "sync")
     monkeypatch.setenv("CORTEX_PROFILE", "bob")
     assert joined("bob")["sync"]["pulled"] == 1
-    assert [one["slug"] for one in answer(cortex, "subcortex", "list")["subcortexes"]] == [
+    assert [one["slug"] for one in answer(cortex, "team", "subcortex", "list")["subcortexes"]] == [
         "payments"
     ]
 
@@ -360,7 +362,7 @@ def test_a_home_is_left_with_all_that_it_has_and_not_while_something_waits(
     cortex, core, joined, isolated
 ):
     joined()
-    answer(cortex, "thread", "create", "Mine")
+    answer(cortex, "team", "thread", "create", "Mine")
     told = refusal(cortex, "disconnect")
     assert (
         told["code"] == "CORE_CONNECTED"
@@ -370,7 +372,7 @@ def test_a_home_is_left_with_all_that_it_has_and_not_while_something_waits(
     answer(cortex, "sync")
     assert answer(cortex, "disconnect")["server"] == core.url
     assert not (isolated.cortex / "core-token").exists()
-    assert len(answer(cortex, "thread", "list")["threads"]) == 1
+    assert len(answer(cortex, "team", "thread", "list")["threads"]) == 1
     assert answer(cortex, "disconnect")["server"] is None
     assert exits(cortex, "sync")[0] == 2
 
@@ -456,6 +458,7 @@ def test_a_pack_is_pulled_fresh_and_offline_from_what_is_here(
     joined()
     answer(
         cortex,
+        "team",
         "subcortex",
         "create",
         "payments",
@@ -512,9 +515,12 @@ def test_what_was_refused_is_marked_for_people_and_kept_from_agents(cortex, lowe
     mark = "not accepted by the team server: "
     lowered("Falcon deploys on Friday")
     assert exits(cortex, "sync")[0] == 1
-    (row,) = answer(cortex, "thread", "list")["threads"]
+    (row,) = answer(cortex, "team", "thread", "list")["threads"]
     assert row["warnings"][0].startswith(mark) and "[RIGHTS_MISSING]" in row["warnings"][0]
-    assert mark in cortex("thread", "list")[1] and mark in cortex("thread", "show", row["id"])[1]
+    assert (
+        mark in cortex("team", "thread", "list")[1]
+        and mark in cortex("team", "thread", "show", row["id"])[1]
+    )
     assert mark in cortex("search", "Falcon deploys", "--in", "team")[1]
     found = told(cortex, "cortex_search", query="Falcon deploys", types=["threads"])
     assert (
@@ -524,31 +530,33 @@ def test_what_was_refused_is_marked_for_people_and_kept_from_agents(cortex, lowe
     seen = {"title": "Seen", "type": "test_result", "links": [row["id"]]}
     error = told(cortex, "cortex_create_observations", observations=[seen], idempotency_key="k1")
     assert "was not accepted by the team server" in json.dumps(error)
-    assert answer(cortex, "observation", "list")["observations"] == []
+    assert answer(cortex, "team", "observation", "list")["observations"] == []
 
 
 def test_what_stays_on_this_machine_is_marked_and_speaks_for_no_team(
     cortex, core, at_terminal, monkeypatch
 ):
     core.let_in("root")
-    answer(cortex, "subcortex", "create", "ops", "--name", "Ops", "--charter", "Falcons only.")
-    why = answer(cortex, "thread", "create", "Falcon deploys why")["id"]
-    create = ("artifact", "create", "Falcon deploys on Friday", "--body", "Always.")
+    answer(
+        cortex, "team", "subcortex", "create", "ops", "--name", "Ops", "--charter", "Falcons only."
+    )
+    why = answer(cortex, "team", "thread", "create", "Falcon deploys why")["id"]
+    create = ("team", "artifact", "create", "Falcon deploys on Friday", "--body", "Always.")
     made = answer(cortex, *create, "--state", "accepted", "--evidence", f"thread:{why}")["id"]
     mark = "only on this machine, not at the team server"
-    assert mark not in cortex("artifact", "list")[1]
+    assert mark not in cortex("team", "artifact", "list")[1]
     monkeypatch.setenv("CORTEX_CORE_TOKEN", core.let_in("ada", 2))
     code, out, _ = cortex("connect", core.url, "--dry-run")
     assert code == 0 and out.endswith(
         "; 2 would be refused at tier 2: create subcortex (1), accept artifact (1)\n"
     )
     assert exits(cortex, "connect", core.url, "--upload", "mine")[0] == 1
-    assert "not accepted" in cortex("artifact", "list")[1]
+    assert "not accepted" in cortex("team", "artifact", "list")[1]
     assert "; 2 of them not accepted by the team server\n" in cortex("status")[1]
     exits(cortex, "sync", "--give-up")
     assert f"; 2 of them {mark}\n" in cortex("status")[1]
-    (row,) = answer(cortex, "artifact", "list")["artifacts"]
-    assert row["warnings"] == [mark] and mark in cortex("artifact", "show", made)[1]
+    (row,) = answer(cortex, "team", "artifact", "list")["artifacts"]
+    assert row["warnings"] == [mark] and mark in cortex("team", "artifact", "show", made)[1]
     assert mark in cortex("search", "Falcon deploys Friday", "--in", "team")[1]
     assert told(cortex, "cortex_get_artifact", artifact_id=made)["warnings"] == [mark]
     found = told(cortex, "cortex_search", query="Falcon deploys")["results"]
@@ -558,7 +566,7 @@ def test_what_stays_on_this_machine_is_marked_and_speaks_for_no_team(
     (topic,) = told(cortex, "cortex_get_bootstrap_pack", scope="subcortex:ops")["subcortexes"]
     assert topic["warnings"] == [mark]
     answer(cortex, "disconnect")
-    assert "warnings" not in answer(cortex, "artifact", "list")["artifacts"][0]
+    assert "warnings" not in answer(cortex, "team", "artifact", "list")["artifacts"][0]
     pack = json.dumps(told(cortex, "cortex_get_bootstrap_pack"))
     assert made in pack and "Falcons" in pack
 
@@ -566,30 +574,30 @@ def test_what_stays_on_this_machine_is_marked_and_speaks_for_no_team(
 def test_a_subcortex_that_was_refused_is_in_no_pack(cortex, core, joined):
     core.let_in("root")
     joined()
-    answer(cortex, "subcortex", "create", "ops", "--name", "Ops", "--charter", "Falcon")
+    answer(cortex, "team", "subcortex", "create", "ops", "--name", "Ops", "--charter", "Falcon")
     core.ledger.principals.change(core.ledger.principals.named("ada").id, tier=3)
     assert exits(cortex, "sync")[0] == 1
     assert "Falcon" not in json.dumps(told(cortex, "cortex_get_bootstrap_pack"))
     exits(cortex, "sync", "--give-up")
-    assert answer(cortex, "subcortex", "list", "--all")["subcortexes"] == []
+    assert answer(cortex, "team", "subcortex", "list", "--all")["subcortexes"] == []
 
 
 def test_a_write_that_nobody_sends_says_that_it_waits(cortex, core, joined):
-    assert "waiting" not in cortex("thread", "create", "Alone")[2]
+    assert "waiting" not in cortex("team", "thread", "create", "Alone")[2]
     joined()
-    code, out, err = cortex("thread", "create", "With others")
+    code, out, err = cortex("team", "thread", "create", "With others")
     assert code == 0 and "✓ Opened" in out
     assert (
         err
         == "waiting to be sent: 1 write; CORTEX_NO_SIDECAR is set here: they are sent by `cortex sync`\n"
     )
-    assert cortex("thread", "list")[2] == ""
+    assert cortex("team", "thread", "list")[2] == ""
 
 
 def test_a_write_that_cortexd_sends_says_that_it_waits_for_an_answer(cortex, joined, monkeypatch):
     joined()
     monkeypatch.setattr("cortex.base.runtime.file_lock.is_held", lambda lock: True)
-    err = cortex("thread", "create", "The server may be gone")[2]
+    err = cortex("team", "thread", "create", "The server may be gone")[2]
     assert (
         err
         == "waiting to be sent: 1 write; cortexd sends what waits as soon as the team server answers\n"
@@ -599,7 +607,7 @@ def test_a_write_that_cortexd_sends_says_that_it_waits_for_an_answer(cortex, joi
 def test_a_name_that_nobody_here_has_is_asked_about(cortex, core, joined, monkeypatch):
     monkeypatch.setenv("CORTEX_PROFILE", "zoe")
     joined("zoe")
-    answer(cortex, "thread", "create", "Of Zoe")
+    answer(cortex, "team", "thread", "create", "Of Zoe")
     answer(cortex, "sync")
     monkeypatch.setenv("CORTEX_PROFILE", "")
     joined()
@@ -607,15 +615,17 @@ def test_a_name_that_nobody_here_has_is_asked_about(cortex, core, joined, monkey
     strange = "note: no one called {} has written anything here, so maybe no one hears of this; did you mean zoe?\n"
     assert (
         strange.format("zeo")
-        in cortex("task", "create", "Typo", "--assign", "zeo", "--watcher", "me")[2]
+        in cortex("team", "task", "create", "Typo", "--assign", "zeo", "--watcher", "me")[2]
     )
     assert (
         strange.format("zed")
-        in cortex("thread", "create", "Mention", "--body", "@zed and @zoe, see `@oops`")[2]
+        in cortex("team", "thread", "create", "Mention", "--body", "@zed and @zoe, see `@oops`")[2]
     )
     assert (
         "no one called"
-        not in cortex("task", "create", "Right", "--assign", "zoe", "--body", "@me @agent")[2]
+        not in cortex("team", "task", "create", "Right", "--assign", "zoe", "--body", "@me @agent")[
+            2
+        ]
     )
     drafted = told(
         cortex, "cortex_create_draft", draft_type="thread", body_md="@zed?", idempotency_key="k"
@@ -631,7 +641,7 @@ def test_who_may_not_decide_is_not_asked_to(cortex, core, joined, monkeypatch):
             number = create_draft(library, draft, actor=agent(library.settings))[0].id
     assert answer(cortex, "inbox")["entries"] == []
     assert "to decide" not in cortex("status")[1]
-    told = refusal(cortex, "drafts", "approve", number)
+    told = refusal(cortex, "team", "drafts", "approve", number)
     assert told["code"] == "RIGHTS_MISSING" and "may not approve draft" in told["message"]
     core.ledger.principals.change(core.ledger.principals.named("ada").id, tier=3)
     answer(cortex, "sync")
@@ -640,6 +650,6 @@ def test_who_may_not_decide_is_not_asked_to(cortex, core, joined, monkeypatch):
 
 
 def test_the_library_of_a_home_without_a_core_queues_nothing(cortex):
-    answer(cortex, "thread", "create", "Mine")
+    answer(cortex, "team", "thread", "create", "Mine")
     with opened() as library:
         assert library.store.outbox.count() == (0, 0)

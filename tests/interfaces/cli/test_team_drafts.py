@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("shop", "at_terminal")
 
 @pytest.fixture
 def thread(cortex):
-    return answer(cortex, "thread", "create", "Why do people get logged out?")["id"]
+    return answer(cortex, "team", "thread", "create", "Why do people get logged out?")["id"]
 
 
 # -- from draft to notification
@@ -31,30 +31,32 @@ def test_a_draft_is_looked_at_approved_published_and_told(cortex, thread):
     assert (waiting["type"], waiting["about"], waiting["next"]) == (
         "draft",
         number,
-        f"cortex drafts show {number}",
+        f"cortex team drafts show {number}",
     )
-    (listed,) = answer(cortex, "drafts", "list")["drafts"]
+    (listed,) = answer(cortex, "team", "drafts", "list")["drafts"]
     assert (listed["id"], listed["author"], listed["state"]) == (number, AGENT, "pending_review")
-    _, out, _ = cortex("drafts", "show", number[:20])
+    _, out, _ = cortex("team", "drafts", "show", number[:20])
     assert (
         f"whether it is published as a comment in {thread} (Why do people get logged out?)" in out
     )
     assert "It happened on Monday, too." in out
     assert "I read the logs." in out
-    assert answer(cortex, "thread", "show", thread)["comments"] == []
+    assert answer(cortex, "team", "thread", "show", thread)["comments"] == []
 
-    code, out, _ = cortex("drafts", "approve", number, "--notes", "Thank you.")
+    code, out, _ = cortex("team", "drafts", "approve", number, "--notes", "Thank you.")
     assert (code, out.startswith("✓ Published comment_")) == (0, True)
-    (comment,) = answer(cortex, "thread", "show", thread)["comments"]
+    (comment,) = answer(cortex, "team", "thread", "show", thread)["comments"]
     assert (comment["author"], comment["body"]) == (AGENT, "It happened on Monday, too.")
-    shown = answer(cortex, "drafts", "show", number)
+    shown = answer(cortex, "team", "drafts", "show", number)
     assert (shown["state"], shown["published"], shown["reviewed_by"]) == (
         "published",
         comment["id"],
         "person",
     )
-    assert answer(cortex, "drafts", "list")["drafts"] == []
-    assert [one["id"] for one in answer(cortex, "drafts", "list", "--all")["drafts"]] == [number]
+    assert answer(cortex, "team", "drafts", "list")["drafts"] == []
+    assert [one["id"] for one in answer(cortex, "team", "drafts", "list", "--all")["drafts"]] == [
+        number
+    ]
 
     # The person knows what they approved themselves
     assert answer(cortex, "inbox")["entries"] == []
@@ -75,21 +77,21 @@ def test_a_draft_is_looked_at_approved_published_and_told(cortex, thread):
 
 def test_a_draft_is_decided_once(cortex, thread):
     (number,) = drafted(comment_draft(thread))
-    answer(cortex, "drafts", "approve", number)
-    error = refusal(cortex, "drafts", "approve", number)
+    answer(cortex, "team", "drafts", "approve", number)
+    error = refusal(cortex, "team", "drafts", "approve", number)
     assert error["code"] == "RECORD_CHANGED"
-    assert refusal(cortex, "drafts", "reject", number)["code"] == "RECORD_CHANGED"
-    assert len(answer(cortex, "thread", "show", thread)["comments"]) == 1
+    assert refusal(cortex, "team", "drafts", "reject", number)["code"] == "RECORD_CHANGED"
+    assert len(answer(cortex, "team", "thread", "show", thread)["comments"]) == 1
 
 
 def test_a_draft_that_belongs_nowhere_is_kept_and_posted_where_the_person_says(cortex, thread):
     (number,) = drafted(comment_draft("thread_01ARZ3NDEKTSV4RRFFQ69G5FAV"))
-    assert "can't be published yet" in answer(cortex, "drafts", "show", number)["next_step"]
-    error = refusal(cortex, "drafts", "approve", number)
+    assert "can't be published yet" in answer(cortex, "team", "drafts", "show", number)["next_step"]
+    error = refusal(cortex, "team", "drafts", "approve", number)
     assert error["code"] == "TARGET_NOT_FOUND"
     (advice,) = error["suggestions"]  # and none that is for agents
-    assert f"cortex drafts approve {number} --target" in advice
-    (done,) = answer(cortex, "drafts", "approve", number, "--to", thread)["drafts"]
+    assert f"cortex team drafts approve {number} --target" in advice
+    (done,) = answer(cortex, "team", "drafts", "approve", number, "--to", thread)["drafts"]
     assert done["record"]["kind"] == "comment"
 
 
@@ -97,28 +99,33 @@ def test_of_several_drafts_those_that_can_be_are_published(cortex, thread):
     good, bad, other = drafted(
         comment_draft(thread), comment_draft(), comment_draft(thread, "Something else.")
     )
-    code, out, _ = cortex("drafts", "approve", good, bad, "--json")
+    code, out, _ = cortex("team", "drafts", "approve", good, bad, "--json")
     body = json.loads(out)
     assert (code, [one["id"] for one in body["drafts"]]) == (2, [good])
     assert [(one["id"], one["code"]) for one in body["failed"]] == [(bad, "TARGET_NOT_FOUND")]
-    advice = cortex("drafts", "approve", good, bad)[2]
-    assert f"cortex drafts approve {bad} --target" in advice and "cortex_create_draft" not in advice
-    code, out, err = cortex("drafts", "reject", bad, other, "--notes", "Not now.")
+    advice = cortex("team", "drafts", "approve", good, bad)[2]
+    assert (
+        f"cortex team drafts approve {bad} --target" in advice
+        and "cortex_create_draft" not in advice
+    )
+    code, out, err = cortex("team", "drafts", "reject", bad, other, "--notes", "Not now.")
     assert (code, out.count("✓ Rejected"), err) == (0, 2, "")
-    assert answer(cortex, "drafts", "show", bad)["review_notes"] == "Not now."
-    code, out, err = cortex("drafts", "reject", bad, other)
+    assert answer(cortex, "team", "drafts", "show", bad)["review_notes"] == "Not now."
+    code, out, err = cortex("team", "drafts", "reject", bad, other)
     assert (code, out, err.count("[RECORD_CHANGED]")) == (1, "", 2)
     (new,) = drafted(comment_draft(thread))
     assert (
-        refusal(cortex, "drafts", "approve", new, "draft_01ARZ3NDEKTSV4RRFFQ69G5FAV")["code"]
+        refusal(cortex, "team", "drafts", "approve", new, "draft_01ARZ3NDEKTSV4RRFFQ69G5FAV")[
+            "code"
+        ]
         == "RECORD_UNKNOWN"
     )
-    assert answer(cortex, "drafts", "show", new)["state"] == "pending_review"
+    assert answer(cortex, "team", "drafts", "show", new)["state"] == "pending_review"
 
 
 def test_every_kind_of_draft_becomes_what_it_is_for(cortex):
-    answer(cortex, "subcortex", "create", "auth", "--name", "Who comes in")
-    task = answer(cortex, "task", "create", "Renew keys")["id"]
+    answer(cortex, "team", "subcortex", "create", "auth", "--name", "Who comes in")
+    task = answer(cortex, "team", "task", "create", "Renew keys")["id"]
     ids = drafted(
         Draft("thread", "Logouts", "On Mondays.", target="auth", thread_type="incident"),
         Draft(
@@ -126,35 +133,36 @@ def test_every_kind_of_draft_becomes_what_it_is_for(cortex):
         ),
         Draft("task_update", "", "", target=task, patch=(("status", "in_progress"),)),
     )
-    flags = answer(cortex, "drafts", "show", ids[1])["risk_flags"]
+    flags = answer(cortex, "team", "drafts", "show", ids[1])["risk_flags"]
     assert set(flags) >= {"external_link", "missing_evidence"}
-    assert "Look at:    " in cortex("drafts", "show", ids[1])[1]
-    assert "status: in_progress" in cortex("drafts", "show", ids[2])[1]
-    assert "3" not in cortex("drafts", "list", "--limit", "3")[2]
-    assert "--limit" in cortex("drafts", "list", "--limit", "2")[2]
-    done = answer(cortex, "drafts", "approve", *ids)
+    assert "Look at:    " in cortex("team", "drafts", "show", ids[1])[1]
+    assert "status: in_progress" in cortex("team", "drafts", "show", ids[2])[1]
+    assert "3" not in cortex("team", "drafts", "list", "--limit", "3")[2]
+    assert "--limit" in cortex("team", "drafts", "list", "--limit", "2")[2]
+    done = answer(cortex, "team", "drafts", "approve", *ids)
     assert [one["record"]["kind"] for one in done["drafts"]] == ["thread", "artifact", "task"]
-    assert answer(cortex, "task", "show", task)["state"] == "in_progress"
+    assert answer(cortex, "team", "task", "show", task)["state"] == "in_progress"
     assert (
-        answer(cortex, "thread", "list", "--subcortex", "auth")["threads"][0]["type"] == "incident"
+        answer(cortex, "team", "thread", "list", "--subcortex", "auth")["threads"][0]["type"]
+        == "incident"
     )
 
 
 def test_a_key_decides_once_and_is_for_one_draft(cortex, thread):
     first, second = drafted(comment_draft(thread), comment_draft(thread, "Again."))
-    approve = ("drafts", "approve", first, "--key", "job-7")
+    approve = ("team", "drafts", "approve", first, "--key", "job-7")
     assert (
         answer(cortex, *approve)["drafts"][0]["published"]
         == answer(cortex, *approve)["drafts"][0]["published"]
     )
     assert (
-        refusal(cortex, "drafts", "approve", first, second, "--key", "job-8")["code"]
+        refusal(cortex, "team", "drafts", "approve", first, second, "--key", "job-8")["code"]
         == "ARGUMENT_INVALID"
     )
 
 
 def test_nothing_waits(cortex):
-    assert cortex("drafts", "list") == (0, "", "No draft waits for you.\n")
+    assert cortex("team", "drafts", "list") == (0, "", "No draft waits for you.\n")
     assert cortex("inbox") == (0, "", "Nothing waits for you.\n")
     assert answer(cortex, "inbox") == {"entries": [], "more": False}
     assert cortex("inbox", "done", "--all")[1] == "✓ Done with 0 notifications\n"
@@ -165,8 +173,10 @@ def test_nothing_waits(cortex):
 
 
 def test_the_inbox_has_what_happened_what_to_do_and_what_to_judge(cortex, thread):
-    task = answer(cortex, "task", "create", "Renew keys", "--assign", "me")["id"]
-    answer(cortex, "artifact", "create", "Ports", "--body", "8080", "--review-by", "2020-01-31")
+    task = answer(cortex, "team", "task", "create", "Renew keys", "--assign", "me")["id"]
+    answer(
+        cortex, "team", "artifact", "create", "Ports", "--body", "8080", "--review-by", "2020-01-31"
+    )
     with opened() as library:
         writer = agent(
             library.settings.model_copy(
@@ -176,8 +186,8 @@ def test_the_inbox_has_what_happened_what_to_do_and_what_to_judge(cortex, thread
         create(library, Comment(thread, "Look at this, @person."), actor=writer)
     entries = {one["type"]: one for one in answer(cortex, "inbox")["entries"]}
     assert set(entries) == {"task", "review_overdue", "mention"}
-    assert entries["task"]["next"] == f"cortex task show {task}"
-    assert entries["mention"]["next"] == f"cortex thread show {thread}"
+    assert entries["task"]["next"] == f"cortex team task show {task}"
+    assert entries["mention"]["next"] == f"cortex team thread show {thread}"
     code, out, err = cortex("inbox", "--limit", "1")
     assert (code, "--limit" in err) == (0, True)
     assert "agent mentioned you in a comment" in out
@@ -185,7 +195,10 @@ def test_the_inbox_has_what_happened_what_to_do_and_what_to_judge(cortex, thread
         "task"
     ]
     error = refusal(cortex, "inbox", "done", task)
-    assert (error["code"], "cortex task update" in error["message"]) == ("ARGUMENT_INVALID", True)
+    assert (error["code"], "cortex team task update" in error["message"]) == (
+        "ARGUMENT_INVALID",
+        True,
+    )
     assert answer(cortex, "inbox", "done", "--all")["done"] == [entries["mention"]["id"]]
     assert {one["type"] for one in answer(cortex, "inbox")["entries"]} == {"task", "review_overdue"}
 
@@ -197,11 +210,11 @@ def test_the_inbox_has_what_happened_what_to_do_and_what_to_judge(cortex, thread
         (("inbox", "done", "notif_01ARZ3NDEKTSV4RRFFQ69G5FAV", "--all"), "ARGUMENT_INVALID"),
         (("inbox", "done", "notif_01ARZ3NDEKTSV4RRFFQ69G5FAV"), "RECORD_UNKNOWN"),
         (("inbox", "--include", "songs"), "ARGUMENT_INVALID"),
-        (("drafts", "list", "--state", "lost"), "ARGUMENT_INVALID"),
-        (("drafts", "show", "draft_01ARZ3NDEK"), "RECORD_UNKNOWN"),
-        (("context", "set"), "ARGUMENT_INVALID"),
-        (("context", "set", "--subcortex", "nowhere"), "RECORD_UNKNOWN"),
-        (("context", "show", "--path", "nowhere"), "WORKSPACE_UNKNOWN"),
+        (("team", "drafts", "list", "--state", "lost"), "ARGUMENT_INVALID"),
+        (("team", "drafts", "show", "draft_01ARZ3NDEK"), "RECORD_UNKNOWN"),
+        (("team", "context", "set"), "ARGUMENT_INVALID"),
+        (("team", "context", "set", "--subcortex", "nowhere"), "RECORD_UNKNOWN"),
+        (("team", "context", "show", "--path", "nowhere"), "WORKSPACE_UNKNOWN"),
     ],
 )
 def test_what_can_not_be_is_refused(cortex, arguments, code):
@@ -215,12 +228,12 @@ def test_what_can_not_be_is_refused(cortex, arguments, code):
 
 
 def test_a_project_says_where_its_contributions_belong(cortex, shop, thread):
-    assert cortex("context", "show")[2].startswith("This project says nothing")
-    answer(cortex, "subcortex", "create", "auth", "--name", "Who comes in")
+    assert cortex("team", "context", "show")[2].startswith("This project says nothing")
+    answer(cortex, "team", "subcortex", "create", "auth", "--name", "Who comes in")
     file = shop / ".cortex" / "config.json"
     file.parent.mkdir()
     file.write_text('{"auto_observations": true}\n', encoding="utf-8")
-    said = answer(cortex, "context", "set", "--subcortex", "auth", "--thread", thread[:20])
+    said = answer(cortex, "team", "context", "set", "--subcortex", "auth", "--thread", thread[:20])
     assert said["context"] == {"subcortex": "auth", "thread": thread, "task": ""}
     assert said["route"]["thread"] == thread
     assert json.loads(file.read_text(encoding="utf-8")) == {
@@ -231,29 +244,29 @@ def test_a_project_says_where_its_contributions_belong(cortex, shop, thread):
     with opened() as library:
         where = route(library.store.records, load(shop, environment=environment()).families)
     assert where.thread == thread
-    _, out, _ = cortex("context", "show")
+    _, out, _ = cortex("team", "context", "show")
     assert f"Thread:     {thread}: Why do people get logged out?" in out
     assert "default_thread_id" in out
-    cleared = answer(cortex, "context", "clear", "--thread")
+    cleared = answer(cortex, "team", "context", "clear", "--thread")
     assert cleared["context"] == {"subcortex": "auth", "thread": "", "task": ""}
-    answer(cortex, "context", "clear")
+    answer(cortex, "team", "context", "clear")
     assert json.loads(file.read_text(encoding="utf-8")) == {"auto_observations": True}
 
 
 def test_what_a_project_names_and_is_closed_now_does_not_count_and_is_told(cortex, shop):
-    task = answer(cortex, "task", "create", "Renew keys")["id"]
-    answer(cortex, "context", "set", "--task", task)
-    answer(cortex, "task", "update", task, "--state", "done")
-    assert answer(cortex, "context", "show")["route"]["task"] == ""
-    assert "is done" in cortex("context", "show")[2]
-    assert refusal(cortex, "context", "set", "--task", task)["code"] == "TARGET_NOT_FOUND"
+    task = answer(cortex, "team", "task", "create", "Renew keys")["id"]
+    answer(cortex, "team", "context", "set", "--task", task)
+    answer(cortex, "team", "task", "update", task, "--state", "done")
+    assert answer(cortex, "team", "context", "show")["route"]["task"] == ""
+    assert "is done" in cortex("team", "context", "show")[2]
+    assert refusal(cortex, "team", "context", "set", "--task", task)["code"] == "TARGET_NOT_FOUND"
 
 
 def test_a_file_that_is_no_json_is_left_alone(cortex, shop, thread):
     file = shop / ".cortex" / "config.json"
     file.parent.mkdir()
     file.write_text("{broken", encoding="utf-8")
-    assert refusal(cortex, "context", "set", "--thread", thread)["code"] == "CONFIG_INVALID"
+    assert refusal(cortex, "team", "context", "set", "--thread", thread)["code"] == "CONFIG_INVALID"
     assert file.read_text(encoding="utf-8") == "{broken"
 
 
@@ -262,7 +275,7 @@ def test_a_file_that_is_no_json_is_left_alone(cortex, shop, thread):
 
 
 def test_records_are_searched_beside_code_and_memories_and_open_by_their_ids(cortex, thread):
-    answer(cortex, "thread", "comment", thread, "Login checks the user twice on Mondays.")
+    answer(cortex, "team", "thread", "comment", thread, "Login checks the user twice on Mondays.")
     answer(cortex, "memory", "add", "Login needs a user")
     results = answer(cortex, "search", "login check user", "--in", "code,memory,team")["results"]
     assert {result["family"] for result in results} == {"code", "memory", "team"}
@@ -282,16 +295,16 @@ def test_records_are_searched_beside_code_and_memories_and_open_by_their_ids(cor
 
 def test_the_status_says_what_there_is_and_which_drafts_wait(cortex):
     assert (
-        "team         nothing yet; begin with `cortex subcortex create SLUG --name NAME`"
+        "team         nothing yet; begin with `cortex team subcortex create SLUG --name NAME`"
         in cortex("status")[1]
     )
-    answer(cortex, "subcortex", "create", "auth", "--name", "Who comes in")
-    answer(cortex, "subcortex", "create", "ports", "--name", "What goes out")
+    answer(cortex, "team", "subcortex", "create", "auth", "--name", "Who comes in")
+    answer(cortex, "team", "subcortex", "create", "ports", "--name", "What goes out")
     drafted(comment_draft())
     body = answer(cortex, "status")["team"]
     assert (body["records"]["subcortex"], body["records"]["thread"], body["drafts"]) == (2, 0, 1)
     assert (
-        "team         2 subcortexes; 1 draft for you to decide about: `cortex drafts list`"
+        "team         2 subcortexes; 1 draft for you to decide about: `cortex team drafts list`"
         in cortex("mcp", "status")[1]
     )
     assert answer(cortex, "mcp", "status")["team"] == body
@@ -300,20 +313,20 @@ def test_the_status_says_what_there_is_and_which_drafts_wait(cortex):
 def test_who_removes_everything_hears_that_records_go_with_it(cortex, thread):
     code, _, err = cortex("uninstall", "--all", "--dry-run")
     assert (code, "What your team keeps" in err) == (0, True)
-    assert answer(cortex, "thread", "show", thread)["id"] == thread
+    assert answer(cortex, "team", "thread", "show", thread)["id"] == thread
 
 
 def test_each_warning_about_settings_is_said_once_and_the_slug_is_shown(cortex, shop, isolated):
-    auth = answer(cortex, "subcortex", "create", "auth", "--name", "Who comes in")["id"]
+    auth = answer(cortex, "team", "subcortex", "create", "auth", "--name", "Who comes in")["id"]
     for place in (isolated.cortex, shop / ".cortex"):
         place.mkdir(parents=True, exist_ok=True)
         (place / "config.yml").write_text(f"unheard_of_{len(str(place))}: 1\n", encoding="utf-8")
     for command in (("set", "--subcortex", "auth"), ("show",), ("clear",)):
-        lines = cortex("context", *command)[2].splitlines()
+        lines = cortex("team", "context", *command)[2].splitlines()
         assert (
             sum("unheard_of" in line for line in lines)
             == len({one for one in lines if "unheard_of" in one})
             == 2
         )
-    cortex("context", "set", "--subcortex", "auth")
-    assert f"auth ({auth}: " in cortex("context", "show")[1]
+    cortex("team", "context", "set", "--subcortex", "auth")
+    assert f"auth ({auth}: " in cortex("team", "context", "show")[1]

@@ -20,6 +20,7 @@ def team(cortex, shop, at_terminal):
     answer(
         cortex,
         *(
+            "team",
             "subcortex",
             "create",
             "auth",
@@ -31,13 +32,22 @@ def team(cortex, shop, at_terminal):
         *("--term", "Token: proves who you are", "--naming", "Tables are plural"),
     )
     answer(
-        cortex, "subcortex", "create", "shipping", "--name", "What goes out", "--charter", "Boxes."
+        cortex,
+        "team",
+        "subcortex",
+        "create",
+        "shipping",
+        "--name",
+        "What goes out",
+        "--charter",
+        "Boxes.",
     )
     link = "https://example.org/why"
     made = {
         "runbook": answer(
             cortex,
             *(
+                "team",
                 "artifact",
                 "create",
                 "Renewing keys",
@@ -59,6 +69,7 @@ def team(cortex, shop, at_terminal):
         )["id"],
         "incident": answer(
             cortex,
+            "team",
             "thread",
             "create",
             "Nobody can log in",
@@ -72,6 +83,7 @@ def team(cortex, shop, at_terminal):
         "urgent": answer(
             cortex,
             *(
+                "team",
                 "task",
                 "create",
                 "Call the vault",
@@ -85,6 +97,7 @@ def team(cortex, shop, at_terminal):
         )["id"],
         "secret": answer(
             cortex,
+            "team",
             "artifact",
             "create",
             "Salaries",
@@ -95,13 +108,13 @@ def team(cortex, shop, at_terminal):
             "--sensitive",
         )["id"],
     }
-    answer(cortex, "subcortex", "pin", "auth", made["runbook"], made["secret"])
+    answer(cortex, "team", "subcortex", "pin", "auth", made["runbook"], made["secret"])
     return made
 
 
 def test_without_a_pinned_artifact_the_last_accepted_ones_stand_in_and_say_so(cortex, team):
     assert "Accepted lately" not in built(cortex)
-    answer(cortex, "subcortex", "unpin", "auth", team["runbook"], team["secret"])
+    answer(cortex, "team", "subcortex", "unpin", "auth", team["runbook"], team["secret"])
     text = built(cortex)
     assert (
         "## Accepted lately (nothing is pinned)" in text
@@ -172,7 +185,7 @@ def test_neither_format_costs_more_than_its_budget(cortex, team, budget):
 
 
 def test_a_project_with_a_subcortex_gets_its_pack(cortex, team):
-    answer(cortex, "context", "set", "--subcortex", "auth", "--task", team["urgent"])
+    answer(cortex, "team", "context", "set", "--subcortex", "auth", "--task", team["urgent"])
     body = json.loads(built(cortex, "--format", "json"))
     assert (body["scope"], body["subcortexes"][0]["slug"]) == ("workspace", "auth")
     assert [one["id"] for one in body["here"]] == [team["urgent"]]

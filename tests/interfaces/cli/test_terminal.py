@@ -16,21 +16,26 @@ EVIDENCE = ("--evidence", "https://example.org/why")
 
 @pytest.fixture
 def thread(cortex):
-    return answer(cortex, "thread", "create", "Why do people get logged out?")["id"]
+    return answer(cortex, "team", "thread", "create", "Why do people get logged out?")["id"]
 
 
 def decisions(cortex, thread):
     """A command line for each decision, with all that it is about in place."""
     (draft,) = drafted(comment_draft(thread))
-    made = answer(cortex, "artifact", "create", "Ports", "--body", "We use 8080.", *EVIDENCE)["id"]
-    other = answer(cortex, "artifact", "create", "Doors", "--body", "We use none.", *EVIDENCE)["id"]
-    link = answer(cortex, "link", "add", made, "contradicts", other)["id"]
+    made = answer(
+        cortex, "team", "artifact", "create", "Ports", "--body", "We use 8080.", *EVIDENCE
+    )["id"]
+    other = answer(
+        cortex, "team", "artifact", "create", "Doors", "--body", "We use none.", *EVIDENCE
+    )["id"]
+    link = answer(cortex, "team", "link", "add", made, "contradicts", other)["id"]
     memory = answer(cortex, "memory", "add", "Lamps are off", "--state", "staging")["id"]
     return {
-        "approve_draft": ("drafts", "approve", draft),
-        "reject_draft": ("drafts", "reject", draft),
-        "accept_artifact": ("artifact", "accept", made),
+        "approve_draft": ("team", "drafts", "approve", draft),
+        "reject_draft": ("team", "drafts", "reject", draft),
+        "accept_artifact": ("team", "artifact", "accept", made),
         "accept_artifact, at once": (
+            "team",
             "artifact",
             "create",
             "Keys",
@@ -38,13 +43,20 @@ def decisions(cortex, thread):
             "accepted",
             *EVIDENCE,
         ),
-        "supersede_artifact": ("artifact", "supersede", made, other),
-        "supersede_artifact, by a link": ("link", "add", other, "supersedes", made),
-        "deprecate_artifact": ("artifact", "deprecate", made),
-        "deprecate_artifact, by an edit": ("artifact", "edit", made, "--state", "deprecated"),
-        "judge_link": ("link", "confirm", link),
-        "judge_link, against": ("link", "dismiss", link),
-        "resolve_thread": ("thread", "resolve", thread),
+        "supersede_artifact": ("team", "artifact", "supersede", made, other),
+        "supersede_artifact, by a link": ("team", "link", "add", other, "supersedes", made),
+        "deprecate_artifact": ("team", "artifact", "deprecate", made),
+        "deprecate_artifact, by an edit": (
+            "team",
+            "artifact",
+            "edit",
+            made,
+            "--state",
+            "deprecated",
+        ),
+        "judge_link": ("team", "link", "confirm", link),
+        "judge_link, against": ("team", "link", "dismiss", link),
+        "resolve_thread": ("team", "thread", "resolve", thread),
         "judge_memory": ("memory", "approve", memory),
         "judge_memory, against": ("memory", "reject", memory),
         "judge_memory, for all": ("memory", "promote", memory),
@@ -56,13 +68,13 @@ def decisions(cortex, thread):
 def test_no_decision_is_made_without_a_terminal(cortex, thread):
     before = None
     for name, arguments in decisions(cortex, thread).items():
-        before = before or answer(cortex, "audit")
+        before = before or answer(cortex, "team", "audit")
         error = refusal(cortex, *arguments)
         assert (name, error["code"]) == (name, "APPROVAL_NEEDED")
         assert "a person decides" in error["message"] and "no terminal" in error["message"]
         assert "in a terminal window of their own" in error["suggestions"][0]
         assert "cortex " not in " ".join(error["suggestions"])
-    assert answer(cortex, "audit") == before
+    assert answer(cortex, "team", "audit") == before
     assert answer(cortex, "memory", "list", "--state", "approved")["total"] == 0
 
 
@@ -86,13 +98,22 @@ def test_every_decision_shows_what_it_is_about_and_takes_no_for_an_answer(
 
 def test_an_accepted_artifact_is_changed_by_a_person_who_was_asked(cortex, at_terminal):
     made = answer(
-        cortex, "artifact", "create", "Ports", "--body", "8080.", "--state", "accepted", *EVIDENCE
+        cortex,
+        "team",
+        "artifact",
+        "create",
+        "Ports",
+        "--body",
+        "8080.",
+        "--state",
+        "accepted",
+        *EVIDENCE,
     )["id"]
     at_terminal.answer = "n"
-    assert cortex("artifact", "edit", made, "--body", "Any port.")[0] == 1
+    assert cortex("team", "artifact", "edit", made, "--body", "Any port.")[0] == 1
     assert "Any port." in at_terminal.questions[-1]
     at_terminal.answer = "yes"
-    assert answer(cortex, "artifact", "edit", made, "--body", "Any port.")["version"] == 2
+    assert answer(cortex, "team", "artifact", "edit", made, "--body", "Any port.")["version"] == 2
 
 
 def test_a_new_memory_that_counts_everywhere_or_replaces_another_is_a_decision(cortex, at_terminal):
@@ -110,7 +131,7 @@ def test_yes_on_the_command_line_is_no_answer(cortex):
 
 def test_decisions_can_be_left_to_the_page_of_a_later_version(cortex, thread, at_terminal):
     assert cortex("config", "set", "team.approval", "studio")[0] == 0
-    error = refusal(cortex, "thread", "resolve", thread)
+    error = refusal(cortex, "team", "thread", "resolve", thread)
     assert error["code"] == "APPROVAL_NEEDED" and "team.approval is studio" in error["message"]
     assert at_terminal.questions == []
 
@@ -123,20 +144,23 @@ def test_a_project_does_not_choose_where_decisions_are_made(cortex, shop):
 
 def test_the_audit_log_tells_agents_people_and_commands_apart(cortex, thread, at_terminal):
     (draft,) = drafted(comment_draft(thread))
-    answer(cortex, "drafts", "approve", draft)
-    how = {one["action"]: (one["actor"], one["via"]) for one in answer(cortex, "audit")["audit"]}
+    answer(cortex, "team", "drafts", "approve", draft)
+    how = {
+        one["action"]: (one["actor"], one["via"])
+        for one in answer(cortex, "team", "audit")["audit"]
+    }
     assert how["create_thread"] == ("person", "command")
     assert how["create_draft"] == ("agent", "agent")
     assert how["approve_draft"] == ("person", "terminal")
-    out = cortex("audit")[1]
+    out = cortex("team", "audit")[1]
     assert "person (4) command  create thread" in out and "agent (1)  agent    create draft" in out
     assert "person (4) terminal approve draft" in out
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="pseudo-terminals are POSIX")
 def test_the_controlling_terminal_is_asked_whatever_stdin_says(cortex, thread, in_window):
-    code, out, shown = in_window("y\n", "thread", "resolve", thread)
+    code, out, shown = in_window("y\n", "team", "thread", "resolve", thread)
     assert (code, out.startswith("✓ Resolved")) == (0, True), shown
     assert "Why do people get logged out?" in shown and "Resolve it? [y/N]:" in shown
-    (last,) = answer(cortex, "audit", "-n", "1")["audit"]
+    (last,) = answer(cortex, "team", "audit", "-n", "1")["audit"]
     assert (last["action"], last["via"]) == ("resolve_thread", "terminal")

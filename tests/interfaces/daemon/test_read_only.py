@@ -210,7 +210,7 @@ def filled(place, namespace, tmp_path, monkeypatch) -> Run:
         ["index", "--json"],
         ["memory", "add", "Apples grow on trees"],
         ["kb", "add", str(papers)],
-        ["subcortex", "create", "ops", "--name", "Operations"],
+        ["team", "subcortex", "create", "ops", "--name", "Operations"],
     ]
     with monkeypatch.context() as patch:
         patch.setenv("CORTEX_HOME", str(place.home))
@@ -255,7 +255,7 @@ def test_what_was_written_can_be_read_and_searched_by_commands(filled, place):
         "Apples grow": ["memory", "search", "apples"],
         "papers": ["kb", "list"],
         "walrus.md": ["kb", "search", "walrus"],
-        "Operations": ["subcortex", "list"],
+        "Operations": ["team", "subcortex", "list"],
         "lamp.py:1": ["search", "switch_lamp"],
     }
     *read, written, indexed = several(

@@ -15,7 +15,9 @@ from pathlib import Path
 
 import pytest
 
+import cortex
 from cortex.__main__ import serve_code
+from cortex.families import FAMILIES
 from cortex.families.code.tools import TOOLS
 from cortex.families.documents import tools as kb
 from cortex.families.memory import tools as memory
@@ -47,7 +49,34 @@ def test_every_manifest_has_the_version_of_the_package():
         ROOT / "npm" / "package.json",
     ]
     found = [*map(read, manifests), server, *server["packages"]]
-    assert {one["version"] for one in found} == {PROJECT["version"]}
+    assert {one["version"] for one in found} == {PROJECT["version"]} == {cortex.__version__}
+
+
+def test_every_manifest_tells_the_same_kinds_of_knowledge():
+    """One sentence, short enough for the registry, with what README says first."""
+    server = read(ROOT / "server.json")
+    market = read(ROOT / ".claude-plugin" / "marketplace.json")
+    manifests = (read(PLUGIN / ".claude-plugin" / "plugin.json"), read(PLUGIN / "plugin.json"))
+    told = [
+        one["description"] for one in (*manifests, server, market["metadata"], *market["plugins"])
+    ]
+    assert set(told) == {PROJECT["description"]}
+    assert len(PROJECT["description"]) <= 100
+    assert read(ROOT / "npm" / "package.json")["description"].startswith(PROJECT["description"])
+    begin = (ROOT / "README.md").read_text(encoding="utf-8").partition("```")[0]
+    for kind in ("code", "documents", "memories", "team", "chunk files"):
+        assert kind in PROJECT["description"]
+        assert f"**{kind}" in begin
+    assert len(FAMILIES) == 5
+
+
+def test_the_distribution_has_one_name():
+    assert PROJECT["name"] == "cortex-context"
+    assert [one["identifier"] for one in read(ROOT / "server.json")["packages"]] == [
+        PROJECT["name"]
+    ]
+    for file in (ROOT / "npm" / "README.md", ROOT / "npm" / "bin" / "codeindex-mcp.js"):
+        assert PROJECT["name"] in file.read_text(encoding="utf-8")
 
 
 def test_the_portable_plugin_keeps_to_its_closed_schema():

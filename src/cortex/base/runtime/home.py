@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-# Same as the version of the package.
+# Version of the package: `cortex.__version__`.
 VERSION = "0.1.0"
 # Folder in a home that hooks write to.
 INBOX = "inbox"

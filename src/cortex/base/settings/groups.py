@@ -261,7 +261,7 @@ class CortexEmbed(CamelGroup):
     base_url: Annotated[Url, KeyMark(Trust.NEVER)] = Field(
         "http://127.0.0.1:8121",
         min_length=1,
-        description="Address of a `cortex embed serve`, or of a cortex-embed.",
+        description="Address of a `cortex models serve`, or of a cortex-embed.",
     )
     token: Annotated[str, KeyMark(Trust.NEVER, secret=True)] = Field(
         "", repr=False, description="Its token, from a file that only you can read."
@@ -465,7 +465,7 @@ class EmbeddingSettings(SettingsGroup):
     # It starts a process.
     autostart: Annotated[bool, KeyMark(Trust.NEVER)] = Field(
         False,
-        description="Chunk files: start `cortex embed serve` at a loopback endpoint where "
+        description="Chunk files: start `cortex models serve` at a loopback endpoint where "
         "nobody answers.",
     )
 

@@ -180,7 +180,7 @@ class QueryEmbedders:
 
 
 class Child:
-    """Our own `cortex embed serve` process.
+    """Our own `cortex models serve` process.
 
     It ends at the end of its standard input, so also when this process is killed.
     """
@@ -192,7 +192,7 @@ class Child:
             sys.executable,
             "-m",
             "cortex",
-            "embed",
+            "models",
             "serve",
             "--host",
             host,

@@ -1,8 +1,7 @@
 """Command line of Cortex: assembles the commands and turns errors into exit codes.
 
-Each module is one command or group. A command line loads only the module that it names: loading all
-of them takes longer than most commands. `app` has them all, for `--help`. Exit codes: 0 done, 1 an
-explained error or a question answered with no, 2 wrong usage, 130 interrupted.
+Each module is one command or group, and a command line loads only the one that it names. Exit
+codes: 0 done, 1 an explained error or a question answered with no, 2 wrong usage, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -11,125 +10,104 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
-from functools import cache
-from importlib import import_module
 from io import TextIOWrapper
-from typing import TYPE_CHECKING, Any
+from typing import ClassVar
 
 import typer
-from typer.core import TyperGroup
 
 from cortex.base.errors import CortexError, explained
+from cortex.base.runtime.home import VERSION
 from cortex.base.settings import choose_profile, environment
+from cortex.toolkit.terminal.lazy_group import CommandRow, LazyGroup, Sections
 from cortex.toolkit.terminal.options import check_profile
 from cortex.toolkit.terminal.output import PrintableFormatter, print_error, printable
 
-if TYPE_CHECKING:
-    app: typer.Typer
-
 log = logging.getLogger(__name__)
 
-# The module and function of each command, and the module of each group, in the order of the help.
-COMMANDS = {
-    "index": "cortex.interfaces.cli.index:index",
-    "search": "cortex.interfaces.cli.search:search",
-    "mcp": "cortex.interfaces.cli.mcp:mcp",
-    "mcp status": "cortex.interfaces.cli.status:mcp_status",
-    "mcp logs": "cortex.interfaces.cli.status:mcp_logs",
-    "start": "cortex.interfaces.cli.daemon:start",
-    "stop": "cortex.interfaces.cli.daemon:stop",
-    "restart": "cortex.interfaces.cli.daemon:restart",
-    "status": "cortex.interfaces.cli.status:status",
-    "connect": "cortex.families.team.commands.connect:connect",
-    "disconnect": "cortex.families.team.commands.connect:disconnect",
-    "sync": "cortex.families.team.commands.sync:sync",
-    "doctor": "cortex.interfaces.cli.doctor:doctor",
-    "hook": "cortex.interfaces.cli.hook:hook",
-    "inbox": "cortex.families.team.commands.inbox:inbox",
-    "inbox done": "cortex.families.team.commands.inbox:done",
-    "show": "cortex.families.team.commands.permalink:show",
-    "audit": "cortex.families.team.commands.audit:audit",
-    "install": "cortex.interfaces.cli.install:install_clients",
-    "uninstall": "cortex.interfaces.cli.install:uninstall_clients",
-}
-GROUPS = {
-    "artifact": "cortex.families.team.commands.artifact",
-    "backup": "cortex.interfaces.cli.backup",
-    "chunks": "cortex.families.chunkfiles.commands",
-    "config": "cortex.interfaces.cli.config",
-    "context": "cortex.families.team.commands.context",
-    "core": "cortex.interfaces.team_server.commands.core",
-    "drafts": "cortex.families.team.commands.drafts",
-    "embed": "cortex.interfaces.cli.embed",
-    "kb": "cortex.families.documents.commands.kb",
-    "link": "cortex.families.team.commands.link",
-    "memory": "cortex.families.memory.commands.memory",
-    "models": "cortex.interfaces.cli.models",
-    "observation": "cortex.families.team.commands.observation",
-    "pack": "cortex.families.team.commands.packs",
-    "profile": "cortex.interfaces.cli.profile",
-    "qdrant": "cortex.families.documents.commands.qdrant",
-    "subcortex": "cortex.families.team.commands.subcortex",
-    "task": "cortex.families.team.commands.task",
-    "thread": "cortex.families.team.commands.thread",
-}
-
-
-class Commands(TyperGroup):
-    """Command group that also has commands of two words.
-
-    `mcp` takes names of families, so `mcp status` can't be a command within it.
-    """
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        name = " ".join(args[:2])
-        return (
-            (name, self.commands[name], args[2:])
-            if name in self.commands
-            else super().resolve_command(ctx, args)
-        )
-
-
-def __getattr__(name: str) -> Any:
-    if name == "app":
-        return _app("")
-    raise AttributeError(name)
-
-
-@cache
-def _app(first: str) -> typer.Typer:
-    """Build the app with the commands that begin with this word; with all if there are none."""
-    alone = {name: place for name, place in COMMANDS.items() if name.split()[0] == first}
-    groups = {name: module for name, module in GROUPS.items() if name == first}
-    if not alone and not groups:
-        alone, groups = COMMANDS, GROUPS
-    built = typer.Typer(
-        cls=Commands,
-        name="cortex",
-        help=(
-            "A local context engine for coding agents: index a folder, ask it questions, serve "
-            "it over MCP."
+HELP = ("-h", "--help")
+CLI = "cortex.interfaces.cli"
+TEAM = "cortex.families.team.commands"
+SECTIONS: Sections = {
+    "Every day": {
+        "search": CommandRow(f"{CLI}.search:search", "Search what is here, by words and meaning."),
+        "index": CommandRow(f"{CLI}.index:index", "Bring a folder's index up to date."),
+        "install": CommandRow(f"{CLI}.install:install_clients", "Connect your agents' clients."),
+        "status": CommandRow(f"{CLI}.status:status", "Show the state of index, server and sync."),
+        "inbox": CommandRow(f"{TEAM}.inbox:inbox", "Show what waits for you."),
+        "doctor": CommandRow(f"{CLI}.doctor:doctor", "Find problems and say what to do."),
+    },
+    "Search and index": {
+        "chunks": CommandRow(
+            "cortex.families.chunkfiles.commands:app", "Chunk files for other programs."
         ),
-        no_args_is_help=True,
-        add_completion=False,
-        pretty_exceptions_enable=False,
-        rich_markup_mode=None,
-    )
-    built.callback(invoke_without_command=True)(_root)
-    for name, place in alone.items():
-        module, _, function = place.partition(":")
-        built.command(name)(getattr(import_module(module), function))
-    for name, module in groups.items():
-        built.add_typer(import_module(module).app, name=name)
-    return built
+        "models": CommandRow(f"{CLI}.models:app", "Choose and serve the embedding model."),
+    },
+    "Connect": {
+        "mcp": CommandRow(f"{CLI}.mcp:mcp", "Serve tools over the Model Context Protocol."),
+        "mcp status": CommandRow(f"{CLI}.status:mcp_status", "Show cortexd and its clients."),
+        "mcp logs": CommandRow(f"{CLI}.status:mcp_logs", "Show the end of cortexd's log."),
+        "uninstall": CommandRow(f"{CLI}.install:uninstall_clients", "Disconnect clients."),
+        "hook": CommandRow(f"{CLI}.hook:hook", "Run at the events of a client's session."),
+    },
+    "Documents": {
+        "kb": CommandRow(
+            "cortex.families.documents.commands.kb:app", "Your documents: add, sync, search."
+        ),
+        "qdrant": CommandRow(
+            "cortex.families.documents.commands.qdrant:app", "A Qdrant server for their vectors."
+        ),
+    },
+    "Memories": {
+        "memory": CommandRow(
+            "cortex.families.memory.commands.memory:app", "Memories: add, search, curate."
+        )
+    },
+    "Team": {
+        "team": CommandRow(f"{TEAM}.team:app", "Subcortexes, threads, artifacts, tasks, drafts."),
+        "show": CommandRow(f"{TEAM}.permalink:show", "Show the record of a link or an id."),
+        "inbox done": CommandRow(f"{TEAM}.inbox:done", "Acknowledge notifications."),
+        "pack": CommandRow(f"{TEAM}.packs:app", "A file with what a newcomer should know."),
+        "sync": CommandRow(f"{TEAM}.sync:sync", "Exchange changes with the team's Core."),
+        "connect": CommandRow(f"{TEAM}.connect:connect", "Join a team's Core."),
+        "disconnect": CommandRow(f"{TEAM}.connect:disconnect", "Leave the team's Core."),
+    },
+    "Team server": {
+        "core": CommandRow(
+            "cortex.interfaces.team_server.commands.core:app", "Run a Core, and say who may use it."
+        )
+    },
+    "Maintenance": {
+        "config": CommandRow(f"{CLI}.config:app", "Show and change settings."),
+        "start": CommandRow(f"{CLI}.daemon:start", "Start cortexd, and connect the project here."),
+        "stop": CommandRow(f"{CLI}.daemon:stop", "Stop cortexd."),
+        "restart": CommandRow(f"{CLI}.daemon:restart", "Restart cortexd; clients stay connected."),
+        "backup": CommandRow(f"{CLI}.backup:app", "Snapshots of memories, records and settings."),
+        "profile": CommandRow(f"{CLI}.profile:app", "Separate homes for several teams."),
+    },
+}
 
 
-@cache
-def _command(first: str) -> Any:
-    """Return the click command for a command line that begins with this word."""
-    return typer.main.get_command(_app(first))
+class Commands(LazyGroup):
+    """Commands of `cortex`."""
+
+    sections: ClassVar[Sections] = SECTIONS
 
 
+app = typer.Typer(
+    cls=Commands,
+    name="cortex",
+    help=(
+        "A local context engine for coding agents: index a folder, ask it questions, serve "
+        "it over MCP."
+    ),
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": list(HELP)},
+)
+
+
+@app.callback(invoke_without_command=True)
 def _root(
     context: typer.Context,
     version: bool = typer.Option(False, "--version", help="Show the version and exit."),
@@ -145,9 +123,7 @@ def _root(
     if not _skips_profile_check(context):
         check_profile(context, environment().get("CORTEX_PROFILE"))
     if version:
-        from importlib.metadata import version as version_of
-
-        print(f"cortex {version_of('cortex-context')}")
+        print(f"cortex {VERSION}")
         raise typer.Exit
 
 
@@ -155,9 +131,7 @@ def _skips_profile_check(context: typer.Context) -> bool:
     """True for a command with its own --profile, which takes precedence, or with --help."""
     given, command = list(context.obj or ()), context.invoked_subcommand
     rest = given[given.index(command) + 1 :] if command in given else []
-    return any(
-        argument == "--help" or argument.partition("=")[0] == "--profile" for argument in rest
-    )
+    return any(argument in HELP or argument.partition("=")[0] == "--profile" for argument in rest)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -171,8 +145,9 @@ def run(arguments: Sequence[str]) -> int:
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")
     try:
-        outcome = _command(next(iter(arguments), ""))(
-            args=list(arguments), obj=list(arguments), standalone_mode=False
+        command = typer.main.get_command(app)
+        outcome = command(
+            args=list(arguments), prog_name="cortex", obj=list(arguments), standalone_mode=False
         )
         sys.stdout.flush()
     except CortexError as error:
@@ -183,7 +158,10 @@ def run(arguments: Sequence[str]) -> int:
     except (KeyboardInterrupt, typer.Abort):
         return 130
     # `cortex search … | head`; inside a command click turns it into SystemExit.
-    except (BrokenPipeError, SystemExit):
+    except (BrokenPipeError, SystemExit) as leaving:
+        if isinstance(leaving, SystemExit) and not isinstance(leaving.__context__, OSError):
+            # Completion ends the process with an answer for the shell.
+            return int(leaving.code or 0)
         # Discards the rest of the output.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 0

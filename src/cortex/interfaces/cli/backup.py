@@ -106,19 +106,7 @@ def restore(
     from cortex.interfaces.assembly.recovery import restore_snapshot
 
     choice = _choose(name)
-    sound = (choice[0], _verified(choice[0])) if name else _newest_sound(choice)
-    if sound is None:
-        raise FileError(
-            "IMPORT_UNREADABLE",
-            f"all {many(len(choice), 'snapshot')} are damaged; nothing was changed",
-            instead=(
-                (
-                    "Where the home's database is there, `cortex doctor --salvage` saves what "
-                    "can be read of it."
-                ),
-            ),
-        )
-    snapshot, contents = sound
+    snapshot, contents = _sound(choice, named=bool(name))
     damaged = [passed.name for passed in choice[: choice.index(snapshot)]]
     for passed in damaged:
         say(f"warning: the snapshot {passed} is damaged and was passed over", error=True)
@@ -147,6 +135,21 @@ def restore(
     if contents.folders:
         say("  Documents are read again in the background, or now with `cortex kb sync`.")
     return 0
+
+
+def _sound(choice: list[Snapshot], *, named: bool) -> tuple[Snapshot, Contents]:
+    """Return the named snapshot, or the newest sound one. Raises: FileError if all are damaged."""
+    sound = (choice[0], _verified(choice[0])) if named else _newest_sound(choice)
+    if sound is None:
+        raise FileError(
+            "IMPORT_UNREADABLE",
+            f"all {many(len(choice), 'snapshot')} are damaged; nothing was changed",
+            instead=(
+                "Where the home's database is there, `cortex doctor --salvage` saves what "
+                "can be read of it.",
+            ),
+        )
+    return sound
 
 
 def _choose(name: str) -> list[Snapshot]:

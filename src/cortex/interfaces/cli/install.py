@@ -27,7 +27,7 @@ from cortex.toolkit.terminal.output import ask, decline, print_json, say
 # Importing these takes 30 ms that no other command needs.
 if TYPE_CHECKING:
     from cortex.interfaces.install.clients import Client, Machine
-    from cortex.interfaces.install.plans import Edit
+    from cortex.interfaces.install.plans import Edit, InstallOptions
     from cortex.interfaces.install.uninstall_scan import Traces
 
 # Folders of uv's cache, which uv cleans up.
@@ -98,9 +98,9 @@ def install_clients(
     """Connect clients: add the server to their settings."""
     from cortex.interfaces.install.clients import find_client
     from cortex.interfaces.install.config_entries import ServerEntry
-    from cortex.interfaces.install.plans import InstallOptions, install, plan_install, renew
+    from cortex.interfaces.install.plans import InstallOptions
 
-    machine, home = _machine(), person_home()
+    machine = _machine()
     root = _root(scope)
     chosen = [find_client(name) for name in clients or ()] or _installed_clients(machine, root)
     if scope is Scope.USER and not workspaces and _serve_projects(families or ""):
@@ -118,26 +118,13 @@ def install_clients(
         replace=replace,
         profile=name,
     )
-    try:
-        edits = plan_install(chosen, machine, root, wish)
-    except ConfigError as error:
-        if not clients and len(chosen) > 1:
-            others = (
-                f"Or name the clients to connect: {', '.join(client.name for client in chosen)}."
-            )
-            error.suggestions = (*error.suggestions, others)
-        raise
+    edits = _planned(chosen, machine, root, wish, named=bool(clients))
     if note:
         say(f"note: {note}", error=True)
     if dry_run:
         _print_plan(edits, scope, as_json)
         return
-    # All are renewed before the first is written, so that all are changed or none.
-    edits = [renew(edit) for edit in _choose(edits, yes)]
-    backups = [install(edit, home) for edit in edits]
-    # The profile has to exist before the client starts.
-    if name:
-        ensure_store_dir(home / PROFILES / name)
+    edits, backups = _write_entries(_choose(edits, yes), name)
     if as_json:
         print_json({"scope": scope.value, "dryRun": False, "changes": _rows(edits, backups)})
         return
@@ -146,6 +133,36 @@ def install_clients(
     if hooks and without:
         say(f"note: no hooks for {without}", error=True)
     say("Restart the clients that are open. `cortex uninstall` undoes this.", error=True)
+
+
+def _planned(
+    chosen: list[Client], machine: Machine, root: Path | None, wish: InstallOptions, *, named: bool
+) -> list[Edit]:
+    """Plan the edits; of several clients that were found, an error says how to name some."""
+    from cortex.interfaces.install.plans import plan_install
+
+    try:
+        return plan_install(chosen, machine, root, wish)
+    except ConfigError as error:
+        if not named and len(chosen) > 1:
+            names = ", ".join(client.name for client in chosen)
+            others = f"Or name the clients to connect: {names}."
+            error.suggestions = (*error.suggestions, others)
+        raise
+
+
+def _write_entries(edits: list[Edit], profile: str) -> tuple[list[Edit], list[Path | None]]:
+    """Write the edits; returns them as they were written, and a backup of each."""
+    from cortex.interfaces.install.plans import install, renew
+
+    home = person_home()
+    # All are renewed before the first is written, so that all are changed or none.
+    edits = [renew(edit) for edit in edits]
+    backups = [install(edit, home) for edit in edits]
+    # The profile has to exist before the client starts.
+    if profile:
+        ensure_store_dir(home / PROFILES / profile)
+    return edits, backups
 
 
 def _serve_projects(families: str) -> bool:

@@ -10,11 +10,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from cortex.base.settings import environment
+from cortex.families import FAMILIES
 from cortex.families.chunkfiles.pool import ChunkIndexPool
 from cortex.interfaces.assembly.families import (
     ServeRequest,
@@ -29,9 +30,10 @@ from cortex.toolkit.terminal.options import ProfileOption
 from cortex.toolkit.terminal.output import say
 from cortex.toolkit.tool import Family
 
-# The SDK is loaded once stdout is claimed.
-if TYPE_CHECKING:
-    pass
+
+def _first_words(incomplete: str) -> list[str]:
+    """Complete a family, or a command that begins with `mcp`."""
+    return [word for word in (*FAMILIES, "status", "logs") if word.startswith(incomplete)]
 
 
 def mcp(
@@ -39,6 +41,7 @@ def mcp(
         list[str] | None,
         typer.Argument(
             metavar="FAMILY",
+            autocompletion=_first_words,
             help="Families of tools; default: code, memory, team, and what has content.",
         ),
     ] = None,

@@ -1,4 +1,4 @@
-"""`cortex models list|use`: the embedders, the one in use, and the cost of another one.
+"""`cortex models list|use|serve`: the embedders, the one in use, and the cost of another one.
 
 Embedders on this machine are measured on some chunks of the project; for a server, requests and
 tokens are estimated. No server is contacted without `--check`.
@@ -24,14 +24,16 @@ from cortex.engine.engine import Engine
 from cortex.engine.store import STORE_NAME
 from cortex.engine.store_folder import find_store
 from cortex.interfaces.cli.config import PathOption
+from cortex.interfaces.cli.model_server import serve
 from cortex.interfaces.cli.status import in_time
 from cortex.toolkit.terminal.options import JsonFlag
 from cortex.toolkit.terminal.output import print_json, say
 from cortex.toolkit.terminal.settings_file import change, load_settings, say_change
 
 app = typer.Typer(
-    name="models", help="Show and choose what turns text into vectors.", no_args_is_help=True
+    name="models", help="Show, choose and serve what turns text into vectors.", no_args_is_help=True
 )
+app.command("serve")(serve)
 
 PROVIDERS = ("local", "onnx", "openai", "ollama", "cortex-embed")
 # Providers that run in our own process.
@@ -191,17 +193,11 @@ def _inspect(provider: str, settings: Settings, engine: Engine | None, check: bo
     stamp = stamp or (embedder.stamp if embedder else None)
     if embedder is not None:
         embedder.close()
-    servers = {
-        "openai": (settings.providers.openai.base_url, settings.providers.openai.api_key),
-        "ollama": (settings.providers.ollama.base_url, None),
-        "cortex-embed": (settings.providers.cortex_embed.base_url, None),
-    }
-    address, key = servers.get(provider, ("", None))
-    named = {"openai": settings.providers.openai.model, "ollama": settings.providers.ollama.model}
+    address, model, key = _server(provider, settings)
     return ModelChoice(
         provider=provider,
         used=provider == settings.indexing.embedding_provider,
-        model=stamp.model if stamp else named.get(provider, ""),
+        model=stamp.model if stamp else model,
         dimensions=stamp.dimensions if stamp else 0,
         address=address,
         leaves=away,
@@ -209,10 +205,22 @@ def _inspect(provider: str, settings: Settings, engine: Engine | None, check: bo
         key=None if key is None or not (key or away) else bool(key),
         problem=problem,
         fix=fix,
-        estimate=None
-        if engine is None
-        else _estimate(engine, provider, stamp, named.get(provider, ""), seconds),
+        estimate=None if engine is None else _estimate(engine, provider, stamp, model, seconds),
     )
+
+
+def _server(provider: str, settings: Settings) -> tuple[str, str, str | None]:
+    """Return address, model and key of a server, as far as settings name them."""
+    providers = settings.providers
+    match provider:
+        case "openai":
+            return providers.openai.base_url, providers.openai.model, providers.openai.api_key
+        case "ollama":
+            return providers.ollama.base_url, providers.ollama.model, None
+        case "cortex-embed":
+            return providers.cortex_embed.base_url, "", None
+        case _:
+            return "", "", None
 
 
 def _words_only(settings: Settings) -> ModelChoice:

@@ -206,12 +206,14 @@ def print_records(body: Mapping[str, object]) -> None:
         return
     there = [many(count, kind) for kind, count in counts.items() if count]
     if not there and not body["drafts"]:
-        say("team         nothing yet; begin with `cortex subcortex create SLUG --name NAME`")
+        say("team         nothing yet; begin with `cortex team subcortex create SLUG --name NAME`")
         return
     drafts = body["drafts"]
     assert isinstance(drafts, int)
     waiting = (
-        f"; {many(drafts, 'draft')} for you to decide about: `cortex drafts list`" if drafts else ""
+        f"; {many(drafts, 'draft')} for you to decide about: `cortex team drafts list`"
+        if drafts
+        else ""
     )
     marks = ((body["refused"], NOT_ACCEPTED), (body["onlyHere"], ONLY_HERE))
     marked = "".join(f"; {count} of them {mark}" for count, mark in marks if count)

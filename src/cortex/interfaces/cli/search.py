@@ -1,4 +1,8 @@
-"""`cortex search`: search a folder, or also the user's documents, memories and records."""
+"""`cortex search`: search a folder, documents, memories, records and chunk files at once.
+
+Without --in it searches what has content here. A named folder, a language or an exact text is a
+question about code.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
@@ -19,17 +23,21 @@ from cortex.base.paths import find_project_root
 from cortex.base.settings import Settings, Workspace, environment, load
 from cortex.base.types import Cancel, Freshness, Hit, Mode, Page, Query
 from cortex.engine.engine import Engine
+from cortex.engine.home_store import has_folders, has_records
 from cortex.engine.library import Library
 from cortex.engine.search import NO_EMBEDDER
 from cortex.engine.search.federated import FederatedHit, SearchTarget, federated_search
 from cortex.engine.store import STORE_NAME
 from cortex.engine.store_folder import find_store
+from cortex.families.chunkfiles.pool import ChunkIndexPool
+from cortex.families.chunkfiles.tools import has_chunks, open_family
 from cortex.families.code.tools.definitions import exact_text, language_called
 from cortex.families.code.tools.render import context_of, search_metadata
 from cortex.families.code.tools.session import FAMILY as CODE
 from cortex.families.code.tools.session import Workspaces, places_of
 from cortex.families.documents.tools.search_target import FAMILY as KB
 from cortex.families.documents.tools.search_target import place_of
+from cortex.families.memory.databases import has_memories
 from cortex.families.memory.mirror import sync
 from cortex.families.memory.tools.search_target import FAMILY as MEMORY
 from cortex.families.memory.tools.search_target import place_of as place_of_memories
@@ -52,12 +60,15 @@ MODES = {
 }
 # Characters of a snippet, enough to judge a hit; programs get the whole text.
 SNIPPET = (400,)
+BY_MEANING = (Mode.HYBRID, Mode.MEANING)
 # Modes that read the files themselves, so the index need not be updated first.
 READS_FILES = (Mode.EXACT, Mode.FULL)
 DEFAULT_MODE = "hybrid"
 WEAK = " weak"
 TEAM = "team"
-SEARCHED = (CODE, KB, MEMORY, TEAM)
+CHUNKS = "chunks"
+ALL = "all"
+SEARCHED = (CODE, KB, MEMORY, TEAM, CHUNKS)
 # States that are shown beside a hit.
 OVER = ("superseded", "deprecated", "archived", "cancelled", "rejected")
 # Time limit for copying new memories of other products.
@@ -93,26 +104,28 @@ def search(
         float, typer.Option("--threshold", min=0.0, max=1.0, metavar="X", help="Least relevance.")
     ] = 0.0,
     within: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--in",
             metavar="WHAT",
-            help="What to search, separated by commas: code, kb (your documents), memory, team.",
+            help="What to search, separated by commas: code, kb (your documents), memory, team, "
+            "chunks; all: what is here, as without it.",
         ),
-    ] = CODE,
+    ] = None,
     explain: Annotated[
         bool, typer.Option("--explain", help="Show why each result is where it is.")
     ] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Search a folder; what isn't indexed yet is indexed first. With --in your documents, memories
-    and records are searched, too, or alone.
+    """Search what is here: the code of this project, which is indexed first, your documents,
+    memories and records, and chunk files. --in names some of them; --path, --lang and an exact
+    text are about code alone.
     """
-    families = _parse_families(within)
     called = Mode.EXACT if regex else _parse_mode(mode)
     exact = None if called is Mode.EXACT else exact_text(query)
     if exact is not None:
         called, (query, regex) = Mode.EXACT, exact
+    of_code = bool(path or lang) or called in READS_FILES
     wanted = Query(
         text=query,
         mode=called,
@@ -124,24 +137,25 @@ def search(
         explain=explain,
     )
     with ExitStack() as used:
-        workspaces = _workspaces(path or [], wanted) if CODE in families else ()
+        named = within if within is not None else CODE if of_code else ALL
+        families, workspaces = _choose(named, path or [], wanted)
         weak_below = (
             workspaces[0].settings if workspaces else _person_settings()
         ).search.relevance_threshold
-        places, states, late = _open(used, families, workspaces, wanted, as_json)
+        opened = _open(used, families, workspaces, wanted, as_json)
         started = time.perf_counter()
-        located, page = federated_search(places, wanted, Cancel())
+        located, page = federated_search(opened.places, wanted, Cancel())
         milliseconds = 1000 * (time.perf_counter() - started)
-        metadata = search_metadata(page, milliseconds, [state() for state in states])
-    labels = _Told(families != (CODE,), len(places) > 1, weak_below)
+        metadata = search_metadata(page, milliseconds, [state() for state in opened.states])
+    labels = _Labels(families != (CODE,), len(opened.places) > 1, weak_below)
     if as_json:
         print_json({"results": [_row(hit, labels) for hit in located], "metadata": metadata})
     else:
-        _print_hits(located, page, late, labels, asked=mode != DEFAULT_MODE)
+        _print_hits(located, page, opened.late, labels, asked=mode != DEFAULT_MODE)
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _Labels:
     """Labels that a hit needs besides its path."""
 
     family: bool
@@ -155,12 +169,44 @@ class _Told:
 
 def _parse_families(names: str) -> tuple[str, ...]:
     families = tuple(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
-    unknown = [name for name in families if name not in SEARCHED]
+    unknown = [name for name in families if name not in (*SEARCHED, ALL)]
     if unknown or not families:
         raise InputError(
-            "ARGUMENT_INVALID", f"unknown: --in {names!r}; known: {', '.join(SEARCHED)}"
+            "ARGUMENT_INVALID", f"unknown: --in {names!r}; known: {', '.join((*SEARCHED, ALL))}"
         )
     return families
+
+
+def _choose(
+    within: str, paths: list[Path], wanted: Query
+) -> tuple[tuple[str, ...], tuple[Workspace, ...]]:
+    """Return the families to search and the workspaces that they need.
+
+    Of all families only those are searched that have something to find. Without a project these are
+    the user's own.
+    """
+    families = _parse_families(within)
+    if ALL in families and wanted.mode in READS_FILES:
+        families = (CODE,)
+    person = _person_settings()
+    if ALL not in families:
+        of_project = {CODE, CHUNKS} & set(families)
+        return families, _workspaces(paths, wanted) if of_project else ()
+    own = {
+        KB: has_folders(person.home),
+        MEMORY: has_memories(person),
+        TEAM: has_records(person.home),
+    }
+    try:
+        workspaces = _workspaces(paths, wanted)
+    except ConfigError as error:
+        if error.code != "WORKSPACE_MISSING" or not any(own.values()):
+            raise
+        say(f"note: {error.message}: only what is yours is searched", error=True)
+        workspaces = ()
+    chunk_files = any(has_chunks(workspace) for workspace in workspaces)
+    here = {CODE: bool(workspaces), **own, CHUNKS: chunk_files}
+    return tuple(name for name in SEARCHED if here[name]), workspaces
 
 
 def _parse_mode(name: str) -> Mode:
@@ -213,54 +259,71 @@ def _is_indexed(target: Workspace) -> bool:
         return bool(engine.freshness().last_indexed)
 
 
+@dataclass(slots=True)
+class _Opened:
+    """Targets of a search, functions for the freshness of each, and incomplete workspaces."""
+
+    places: list[SearchTarget] = field(default_factory=list)
+    states: list[Callable[[], Freshness]] = field(default_factory=list)
+    late: list[str] = field(default_factory=list)
+
+
 def _open(
     used: ExitStack,
     families: tuple[str, ...],
     roots: Sequence[Workspace],
     wanted: Query,
     as_json: bool,
-) -> tuple[list[SearchTarget], list[Callable[[], Freshness]], list[str]]:
-    """Open the search targets for as long as `used` is open.
-
-    Returns the targets, a function for the freshness of each, and the workspaces that aren't fully
-    indexed.
-    """
-    places: list[SearchTarget] = []
-    states: list[Callable[[], Freshness]] = []
-    late: list[str] = []
-    by_meaning = wanted.mode in (Mode.HYBRID, Mode.MEANING)
+) -> _Opened:
+    """Open the search targets for as long as `used` is open."""
+    opened = _Opened()
     if CODE in families:
-        workspaces = Workspaces(roots, engine_pool(keep=False))
-        used.callback(workspaces.close)
-        engines = used.enter_context(workspaces.open())
-        for problem in workspaces.left_out:
-            say(f"warning: {problem}", error=True)
-        late = (
-            []
-            if wanted.mode in READS_FILES
-            else [name for name, engine in engines if not _freshen(engine, as_json)]
-        )
-        places, states = places_of(engines), [engine.freshness for _, engine in engines]
-        for _, engine in engines if by_meaning else ():
-            engine.embedding.try_out()
+        _open_code(used, opened, roots, wanted, as_json)
     if {KB, MEMORY, TEAM} & set(families):
-        library = Library(_person_settings())
-        used.callback(library.close)
-        library.catch_up()
-        if by_meaning:
-            library.reader.embedding.try_out()
-        if KB in families:
-            places.append(place_of(library.reader))
-        if MEMORY in families:
-            sync(library, seconds=COPY_SECONDS)
-            places.append(place_of_memories(library.reader))
-        if TEAM in families:
-            # Imported here, since a search of code alone needs none of it.
-            from cortex.families.team.search import RecordQuery
-            from cortex.families.team.tools.search_target import place_of as place_of_records
+        opened.places += _open_own(used, families, wanted)
+    if CHUNKS in families:
+        chunk_files = open_family(roots, ChunkIndexPool())
+        used.callback(chunk_files.close)
+        opened.places += used.enter_context(chunk_files.places())
+    return opened
 
-            places.append(place_of_records(library.reader, RecordQuery(withheld=True)))
-    return places, states, late
+
+def _open_code(
+    used: ExitStack, opened: _Opened, roots: Sequence[Workspace], wanted: Query, as_json: bool
+) -> None:
+    workspaces = Workspaces(roots, engine_pool(keep=False))
+    used.callback(workspaces.close)
+    engines = used.enter_context(workspaces.open())
+    for problem in workspaces.left_out:
+        say(f"warning: {problem}", error=True)
+    if wanted.mode not in READS_FILES:
+        opened.late += [name for name, engine in engines if not _freshen(engine, as_json)]
+    opened.places += places_of(engines)
+    opened.states += [engine.freshness for _, engine in engines]
+    for _, engine in engines if wanted.mode in BY_MEANING else ():
+        engine.embedding.try_out()
+
+
+def _open_own(used: ExitStack, families: tuple[str, ...], wanted: Query) -> list[SearchTarget]:
+    """Open documents, memories and records, which are the user's in every project."""
+    library = Library(_person_settings())
+    used.callback(library.close)
+    library.catch_up()
+    if wanted.mode in BY_MEANING:
+        library.reader.embedding.try_out()
+    places: list[SearchTarget] = []
+    if KB in families:
+        places.append(place_of(library.reader))
+    if MEMORY in families:
+        sync(library, seconds=COPY_SECONDS)
+        places.append(place_of_memories(library.reader))
+    if TEAM in families:
+        # Imported here, since a search of code alone needs none of it.
+        from cortex.families.team.search import RecordQuery
+        from cortex.families.team.tools.search_target import place_of as place_of_records
+
+        places.append(place_of_records(library.reader, RecordQuery(withheld=True)))
+    return places
 
 
 def _freshen(engine: Engine, as_json: bool) -> bool:
@@ -291,7 +354,7 @@ def _freshen(engine: Engine, as_json: bool) -> bool:
     return finished
 
 
-def _row(located: FederatedHit, labels: _Told) -> dict[str, object]:
+def _row(located: FederatedHit, labels: _Labels) -> dict[str, object]:
     hit = located.hit
     row: dict[str, object] = {
         "file": hit.path,
@@ -311,7 +374,7 @@ def _row(located: FederatedHit, labels: _Told) -> dict[str, object]:
 
 
 def _print_hits(
-    located: list[FederatedHit], page: Page, late: list[str], labels: _Told, *, asked: bool
+    located: list[FederatedHit], page: Page, late: list[str], labels: _Labels, *, asked: bool
 ) -> None:
     """Print hits with warnings and notes.
 
@@ -371,7 +434,7 @@ def _evidence(hit: Hit) -> str:
     return f"{hit.score:g} = {', '.join(parts)}"
 
 
-def _place(located: FederatedHit, labels: _Told) -> str:
+def _place(located: FederatedHit, labels: _Labels) -> str:
     # For a memory or a record the id, which the commands that show it accept.
     path = located.cited.get("id", located.hit.path)
     where = f"{located.source}/{path}" if labels.family or labels.workspace else path
@@ -387,7 +450,7 @@ def _state_note(located: FederatedHit) -> str:
     return f"  ({state})" if state in OVER else ""
 
 
-def _print_rich(located: list[FederatedHit], labels: _Told) -> None:
+def _print_rich(located: list[FederatedHit], labels: _Labels) -> None:
     from rich.console import Console
     from rich.syntax import Syntax
     from rich.text import Text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -16,7 +17,7 @@ from cortex.toolkit.terminal.output import say
 BEGIN = ("connect", "install", "start")
 # Commands that programs call must not fail because of a missing profile; `core` and `profile`
 # report it themselves.
-UNCHECKED = ("core", "embed", "hook", "mcp", "profile", "uninstall")
+UNCHECKED = ("core", "hook", "mcp", "models serve", "profile", "uninstall")
 
 
 def check_profile(context: typer.Context, name: str | None) -> str | None:
@@ -26,8 +27,9 @@ def check_profile(context: typer.Context, name: str | None) -> str | None:
 
     Raises: InputError, where it doesn't exist; ConfigError for an invalid name.
     """
-    command = context.find_root().invoked_subcommand
-    if not name or command is None or command in UNCHECKED:
+    root = context.find_root()
+    command = root.invoked_subcommand
+    if not name or command is None or {command, _two_words(root.obj, command)} & set(UNCHECKED):
         return name
     variables = environment()
     if find_home({**variables, "CORTEX_PROFILE": name}, Path.home()).is_dir():
@@ -44,6 +46,13 @@ def check_profile(context: typer.Context, name: str | None) -> str | None:
             "connect URL`.",
         ),
     )
+
+
+def _two_words(arguments: Sequence[str] | None, command: str) -> str:
+    """Return the command with the argument after it, such as "models serve"."""
+    given = list(arguments or ())
+    following = given[given.index(command) + 1 :] if command in given else []
+    return " ".join([command, *following[:1]])
 
 
 ProfileOption = Annotated[

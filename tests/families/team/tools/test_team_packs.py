@@ -71,7 +71,7 @@ def test_the_bootstrap_pack_has_rules_topics_pins_words_and_priorities(desk, wor
     assert ids_of(told["priorities"]) == [world.ids["task"]] and ids_of(told["incidents"]) == [
         world.ids["incident"]
     ]
-    assert any("cortex context set" in one for one in told["warnings"])
+    assert any("cortex team context set" in one for one in told["warnings"])
     assert not answer["meta"]["truncated"]
 
 
@@ -88,7 +88,7 @@ def test_where_there_is_nothing_it_says_what_comes_first(tmp_path, strangers_env
     world = World(tmp_path)
     (world.repository / "src").mkdir(parents=True)
     told = desk_of(world).told("get_bootstrap_pack")
-    assert told["rules"] and any("cortex subcortex create" in one for one in told["warnings"])
+    assert told["rules"] and any("cortex team subcortex create" in one for one in told["warnings"])
     assert desk_of(world).told("get_inbox") == {"note": "nothing waits"}
     with Library(world.settings()) as library:
         decided = Evidence("url", "https://example.com")

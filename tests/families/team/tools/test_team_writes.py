@@ -291,7 +291,9 @@ def test_without_a_target_a_draft_goes_where_the_project_says_now(shop, agent):
         return agent.told("create_draft", idempotency_key=key, draft_type="comment", body_md="Hm.")
 
     told = draft("s:draft:no")
-    assert "posts_to" not in told and any("cortex context set" in one for one in told["warnings"])
+    assert "posts_to" not in told and any(
+        "cortex team context set" in one for one in told["warnings"]
+    )
     write_context(shop.repository, thread=shop.ids["incident"], subcortex="auth")
     told = draft("s:draft:way")
     assert (
@@ -308,7 +310,7 @@ def test_without_a_target_a_draft_goes_where_the_project_says_now(shop, agent):
     told = draft("s:draft:gone")
     assert "posts_to" not in told and UNKNOWN in json.dumps(told["warnings"])
     clear_context(shop.repository)
-    assert any("cortex context set" in one for one in draft("s:draft:cleared")["warnings"])
+    assert any("cortex team context set" in one for one in draft("s:draft:cleared")["warnings"])
 
 
 def test_what_was_said_at_the_start_and_taken_out_since_does_not_count(shop, desk_of):

@@ -89,7 +89,7 @@ def test_a_draft_is_approved_published_found_and_told(library: Library) -> None:
     )
     assert (kept.body.state, kept.author, replayed) == ("pending_review", "agent", False)
     assert "a person decides" in following and thread.id in following
-    assert "cortex drafts" not in following  # an agent reads it, and may have a shell
+    assert "cortex team drafts" not in following  # an agent reads it, and may have a shell
     (waiting,) = inbox(library).entries
     assert (waiting.kind, waiting.about) == ("draft", kept.id)
     assert not library.store.records.select(RecordFilter(kinds=("comment",)))

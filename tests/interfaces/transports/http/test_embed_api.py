@@ -1,4 +1,4 @@
-"""`cortex embed serve`: the shapes of cortex-embed, the guard of every HTTP server here, and our
+"""`cortex models serve`: the shapes of cortex-embed, the guard of every HTTP server here, and our
 own client of it.
 """
 
@@ -20,7 +20,7 @@ from cortex.engine.embedders.server_client import EmbeddingServer as Address
 from engine.embedders.stub import DIMENSIONS, Reply, Stub, vectors_of
 from protocol.http_client import serving
 
-SERVE = [sys.executable, "-m", "cortex", "embed", "serve", "--port", "0"]
+SERVE = [sys.executable, "-m", "cortex", "models", "serve", "--port", "0"]
 TOKEN = "sesame-0123"
 
 

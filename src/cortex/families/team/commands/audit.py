@@ -1,4 +1,4 @@
-"""`cortex audit`: the append-only audit log of the team's records, newest first."""
+"""`cortex team audit`: the append-only audit log of the team's records, newest first."""
 
 from __future__ import annotations
 

@@ -22,13 +22,13 @@ from cortex.families.team.commands.sync import (
     as_rows,
     exit_code,
     given_up_row,
+    print_given_up,
+    print_summary,
     run_sync,
-    tell,
-    tell_given_up,
 )
 from cortex.families.team.permissions import describe_action
 from cortex.families.team.sync import connection, discard, state
-from cortex.families.team.sync.connection import MAX_TOKEN, TOKEN_VARIABLE, Preview
+from cortex.families.team.sync.connection import MAX_TOKEN, TOKEN_VARIABLE, Joined, Preview
 from cortex.families.team.sync.upload import (
     ALL,
     CHOICES,
@@ -95,12 +95,12 @@ def connect(
     """
     choice = None if upload is None else one_of(upload, CHOICES, "--upload")
     with open_library(profile) as library:
-        address = url or library.settings.team.server or library.store.content.get(state.URL)
+        before = library.store.content.get(state.URL)
+        address = url or library.settings.team.server or before
         if not address:
             raise InputError(
                 "ARGUMENT_INVALID", "which Core? Name its address, such as https://core.example.org"
             )
-        before = library.store.content.get(state.URL)
         is_joined = bool(before) and address.rstrip("/") == before and not token_file
         token = connection.token_of(library.settings.home) if is_joined else _read_token(token_file)
         preview = None
@@ -110,51 +110,41 @@ def connect(
                 _show_plan(preview)
             if dry_run:
                 if as_json:
-                    print_json(
-                        {
-                            "server": preview.url,
-                            "dryRun": True,
-                            "upload": _plan_json(preview.plan, choice),
-                        }
-                    )
+                    plan = _plan_json(preview.plan, choice)
+                    print_json({"server": preview.url, "dryRun": True, "upload": plan})
                 return 0
             choice = choice or _ask_choice(preview)
         joined = connection.connect(
             library, address, token, plain=plain_http, moved=moved, choice=choice
         )
-        elsewhere = joined.again and joined.url != before
+        moved_from = before if joined.again and joined.url != before else None
         if not as_json:
-            begin = (
-                f"Moved from {before}"
-                if elsewhere
-                else "Still connected"
-                if joined.again
-                else "Connected"
-            )
-            say(f"✓ {begin} to {joined.url} as {joined.name} (tier {joined.tier})")
+            _say_joined(joined, moved_from)
         _print_unsent(preview, choice, joined.kept_aside)
         done = run_sync(library)
     if as_json:
-        about = {
-            "server": joined.url,
-            "name": joined.name,
-            "tier": joined.tier,
-            "again": joined.again,
-        }
-        moved_from = before if elsewhere else None
         sent = _plan_json(preview.plan, choice) if preview else None
-        print_json(
-            {
-                **about,
-                "movedFrom": moved_from,
-                "queued": joined.queued,
-                "upload": sent,
-                "sync": as_rows(done),
-            }
-        )
+        print_json({**_joined_json(joined, moved_from), "upload": sent, "sync": as_rows(done)})
     else:
-        tell(done)
+        print_summary(done)
     return exit_code(done)
+
+
+def _say_joined(joined: Joined, moved_from: str | None) -> None:
+    again = "Still connected" if joined.again else "Connected"
+    begin = f"Moved from {moved_from}" if moved_from else again
+    say(f"✓ {begin} to {joined.url} as {joined.name} (tier {joined.tier})")
+
+
+def _joined_json(joined: Joined, moved_from: str | None) -> dict[str, object]:
+    return {
+        "server": joined.url,
+        "name": joined.name,
+        "tier": joined.tier,
+        "again": joined.again,
+        "movedFrom": moved_from,
+        "queued": joined.queued,
+    }
 
 
 def _show_plan(preview: Preview) -> None:
@@ -271,7 +261,7 @@ def disconnect(
     if as_json:
         print_json({"server": url or None, "givenUp": given_up_row(count, file)})
     else:
-        tell_given_up(count, file)
+        print_given_up(count, file)
         say(f"✓ Left {url}; all records stay here" if url else "no Core was connected")
     return 0
 

@@ -1,4 +1,4 @@
-"""`cortex context`: placement of a project's contributions, in its `.cortex/config.json`."""
+"""`cortex team context`: placement of a project's contributions, in its `.cortex/config.json`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from cortex.toolkit.terminal.options import JsonFlag
 from cortex.toolkit.terminal.output import print_json, say
 
 NOTHING = "This project says nothing: what agents write here waits as drafts without a place."
-START = "Say where it belongs: `cortex context set --subcortex SLUG`, or --thread or --task."
+START = "Say where it belongs: `cortex team context set --subcortex SLUG`, or --thread or --task."
 
 PathOption = Annotated[
     Path | None,

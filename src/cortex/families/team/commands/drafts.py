@@ -1,4 +1,4 @@
-"""`cortex drafts`: review of agents' contributions, which a person approves or rejects."""
+"""`cortex team drafts`: review of agents' contributions, which a person approves or rejects."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ from cortex.families.team.commands.record_context import marked_json, marked_row
 from cortex.families.team.commands.render import (
     beginning_of,
     brief_json,
+    code_name,
     day,
     record_json,
     say_head,
@@ -37,7 +38,6 @@ from cortex.families.team.commands.render import (
     say_more,
     say_rows,
     say_text,
-    told_code,
 )
 from cortex.families.team.references import resolve_ref
 from cortex.families.team.writes import drafts
@@ -142,10 +142,10 @@ def _print_draft(record: Record[Draft], now: int, after: str) -> None:
         [f"{source.ref}{f' ({source.note})' if source.note else ''}" for source in body.evidence],
     )
     say_list("Cites", body.citations)
-    say_list("Code", [told_code(link) for link in body.code_links])
+    say_list("Code", [code_name(link) for link in body.code_links])
     say_text(after)
     if drafts.state_of(body, now) in (drafts.PENDING, drafts.EXPIRED):
-        say(f"`cortex drafts approve {record.id}` or `reject` asks you here, on a terminal.")
+        say(f"`cortex team drafts approve {record.id}` or `reject` asks you here, on a terminal.")
 
 
 @app.command("approve")

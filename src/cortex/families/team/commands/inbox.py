@@ -19,19 +19,19 @@ from cortex.toolkit.terminal.prompts import writer
 
 MOST = 1000  # notifications closed at once
 SHOWN_BY = {
-    "thread": "cortex thread show {}",
-    "task": "cortex task show {}",
-    "artifact": "cortex artifact show {}",
-    "observation": "cortex observation show {}",
-    "subcortex": "cortex subcortex show {}",
-    "draft": "cortex drafts show {}",
-    "link": "cortex link confirm {0}, or cortex link dismiss {0}",
+    "thread": "cortex team thread show {}",
+    "task": "cortex team task show {}",
+    "artifact": "cortex team artifact show {}",
+    "observation": "cortex team observation show {}",
+    "subcortex": "cortex team subcortex show {}",
+    "draft": "cortex team drafts show {}",
+    "link": "cortex team link confirm {0}, or cortex team link dismiss {0}",
 }
 DONE_BY = {
-    "task": "`cortex task update ID --state done`",
-    "draft": "`cortex drafts approve ID` or `reject ID`",
-    "artifact": "`cortex artifact edit ID --reviewed --review-by DATE`",
-    "link": "`cortex link confirm ID` or `dismiss ID`",
+    "task": "`cortex team task update ID --state done`",
+    "draft": "`cortex team drafts approve ID` or `reject ID`",
+    "artifact": "`cortex team artifact edit ID --reviewed --review-by DATE`",
+    "link": "`cortex team link confirm ID` or `dismiss ID`",
 }
 
 

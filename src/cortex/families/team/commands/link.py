@@ -1,4 +1,4 @@
-"""`cortex link`: relations between records, and the review of suspected contradictions."""
+"""`cortex team link`: relations between records, and the review of suspected contradictions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from cortex.families.team.commands.options import (
     resolve_id,
     team,
 )
-from cortex.families.team.commands.record_context import list_records
+from cortex.families.team.commands.record_context import Condition, list_records
 from cortex.families.team.commands.render import (
     Titles,
     brief_json,
@@ -38,7 +38,7 @@ from cortex.toolkit.terminal.output import print_json, say
 from cortex.toolkit.terminal.prompts import writer
 
 KIND = "link"
-START = "There is no link yet: `cortex link add FROM RELATION TO` makes one"
+START = "There is no link yet: `cortex team link add FROM RELATION TO` makes one"
 RELATIONS_HELP = ", ".join(RELATIONS)
 
 app = typer.Typer(name=KIND, help="How records stand to one another.", no_args_is_help=True)
@@ -98,15 +98,14 @@ def list_links(
     word = one_of(relation, RELATIONS, "--relation")
     with team() as library:
         record_id = resolve_id(library, about, "")
+        conditions = [
+            Condition(refs=(("relation", word),) if word else ()),
+            Condition(
+                keep=(lambda body: record_id in (body.source, body.target)) if record_id else None
+            ),
+        ]
         listing = list_records(
-            library,
-            KIND,
-            limit,
-            usual=("candidate", "confirmed"),
-            states=state,
-            everything=everything,
-            refs=[("relation", word)] if word else (),
-            keep=(lambda body: record_id in (body.source, body.target)) if record_id else None,
+            library, KIND, limit, conditions, states=state, everything=everything
         )
         known = _ends(library, listing.rows)
     if as_json:

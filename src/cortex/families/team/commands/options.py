@@ -6,7 +6,7 @@ the project around the working directory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -38,18 +38,18 @@ from cortex.toolkit.terminal.workspace import from_root, here
 EVIDENCE = ("thread", "comment", "observation", "artifact", "url")
 LISTS = {
     **{
-        kind: f"cortex {kind} list --all"
+        kind: f"cortex team {kind} list --all"
         for kind in ("thread", "task", "artifact", "link", "subcortex")
     },
-    "observation": "cortex observation list",
-    "comment": "cortex thread show ID",
-    "draft": "cortex drafts list --all",
+    "observation": "cortex team observation list",
+    "comment": "cortex team thread show ID",
+    "draft": "cortex team drafts list --all",
     "notification": "cortex inbox --all",
 }
 ANYTHING = 'cortex search "..." --in team'
 OTHER_WAYS = (
-    "Ask somebody who may, or propose it: `cortex artifact create --state proposed`, a comment, "
-    "a draft."
+    "Ask somebody who may, or propose it: `cortex team artifact create --state proposed`, "
+    "a comment, a draft."
 )
 UNKNOWN = ("RECORD_UNKNOWN", "TARGET_NOT_FOUND", "SCOPE_NOT_FOUND")
 
@@ -63,54 +63,19 @@ IdsArgument = Annotated[
     typer.Argument(metavar="ID...", help="Their ids, or beginnings of them that no others have."),
 ]
 SlugArgument = Annotated[str, typer.Argument(metavar="SLUG", help="Its slug or id.")]
-TitleArgument = Annotated[
-    str, typer.Argument(metavar="TITLE", help="What it is about, in one line.")
-]
-TitleOption = Annotated[str | None, typer.Option("--title", metavar="TEXT", help="Another title.")]
-BodyOption = Annotated[
-    str | None,
-    typer.Option("--body", metavar="TEXT", help="What it says, as Markdown; -: from stdin."),
-]
 BodyFileOption = Annotated[
     Path | None, typer.Option("--body-file", metavar="FILE", help="A file that has what it says.")
 ]
 EditFlag = Annotated[
     bool, typer.Option("--edit", "-e", help="Write it in your editor ($VISUAL or $EDITOR).")
 ]
-SubcortexOption = Annotated[
-    str,
-    typer.Option(
-        "--subcortex", metavar="SLUG", help="The subcortex that it belongs to, by its slug or id."
-    ),
-]
-OtherSubcortexOption = Annotated[
-    str | None,
-    typer.Option(
-        "--subcortex", metavar="SLUG", help='Another subcortex, by its slug or id; "": none.'
-    ),
-]
 InSubcortexOption = Annotated[
     str,
     typer.Option("--subcortex", metavar="SLUG", help="Only in this subcortex, by its slug or id."),
 ]
-TagOption = Annotated[
-    list[str] | None, typer.Option("--tag", metavar="TAG", help="A tag; may be repeated.")
-]
 WithTagOption = Annotated[
     list[str] | None,
     typer.Option("--tag", metavar="TAG", help="Only with this tag; of several all must be there."),
-]
-UntagOption = Annotated[
-    list[str] | None,
-    typer.Option("--untag", metavar="TAG", help="A tag to leave out; may be repeated."),
-]
-CodeOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--code",
-        metavar="PATH[#SYMBOL]",
-        help="Code that it speaks of: it is told when that changes; may be repeated.",
-    ),
 ]
 EvidenceOption = Annotated[
     list[str] | None,
@@ -187,7 +152,7 @@ def suggested(error: InputError) -> tuple[str, ...]:
             f"{OTHER_WAYS}",
         )
     if new := context.get("accept"):
-        return (f"`cortex artifact accept {new} --evidence KIND:REF` accepts it.",)
+        return (f"`cortex team artifact accept {new} --evidence KIND:REF` accepts it.",)
     if context.get("field") == "evidence" and "accepted" in error.message:
         return (
             "--evidence KIND:REF says what it rests on; without it, it is a draft or proposed.",
@@ -200,7 +165,7 @@ def resolve_id(library: Library, ref: str, kind: str) -> str:
     return resolve_ref(library.store.records, ref, kind).id if ref else ""
 
 
-def code_told(targets: Sequence[str] | None) -> tuple[CodeLink, ...]:
+def parse_code(targets: Sequence[str] | None) -> tuple[CodeLink, ...]:
     """Parse --code into links relative to the project's root."""
     folder = here()
     project = project_at(folder)
@@ -237,12 +202,12 @@ def code_cited(library: Library, links: Sequence[CodeLink]) -> tuple[CodeLink, .
     return cited_links
 
 
-def evidence_told(library: Library, values: Sequence[str] | None) -> tuple[Evidence, ...]:
+def parse_evidence(library: Library, values: Sequence[str] | None) -> tuple[Evidence, ...]:
     """Parse --evidence. Raises: InputError ARGUMENT_INVALID, RECORD_UNKNOWN."""
-    return tuple(dict.fromkeys(_parse_evidence(library, value) for value in values or ()))
+    return tuple(dict.fromkeys(_parse_source(library, value) for value in values or ()))
 
 
-def _parse_evidence(library: Library, value: str) -> Evidence:
+def _parse_source(library: Library, value: str) -> Evidence:
     kind, _, rest = value.partition(":")
     kind = kind.strip().lower()
     if kind in ("http", "https"):
@@ -262,7 +227,7 @@ def _parse_evidence(library: Library, value: str) -> Evidence:
     )
 
 
-def terms_told(values: Sequence[str] | None) -> tuple[Term, ...]:
+def parse_terms(values: Sequence[str] | None) -> tuple[Term, ...]:
     """Parse --term. Raises: InputError ARGUMENT_INVALID."""
     terms = []
     for value in values or ():
@@ -275,7 +240,7 @@ def terms_told(values: Sequence[str] | None) -> tuple[Term, ...]:
     return tuple(terms)
 
 
-def people_told(library: Library, names: Sequence[str] | None) -> tuple[str, ...]:
+def parse_people(library: Library, names: Sequence[str] | None) -> tuple[str, ...]:
     """Canonical names of people and agents; any name of the person maps to their own."""
     return tuple(
         dict.fromkeys(
@@ -284,7 +249,7 @@ def people_told(library: Library, names: Sequence[str] | None) -> tuple[str, ...
     )
 
 
-def tags_told(tags: Sequence[str] | None) -> tuple[str, ...]:
+def parse_tags(tags: Sequence[str] | None) -> tuple[str, ...]:
     """Parse --tag, without duplicates."""
     return tuple(
         {tag.strip().casefold(): tag.strip() for tag in tags or () if tag.strip()}.values()
@@ -312,7 +277,7 @@ def sensitivity(sensitive: bool) -> str:
     return SENSITIVE if sensitive else NORMAL
 
 
-def text_told(text: str | None, file: Path | None) -> str | None:
+def read_given(text: str | None, file: Path | None) -> str | None:
     """Read a text from the command line, stdin or a file; None if not given.
 
     Raises: InputError, FileError.
@@ -335,7 +300,7 @@ def written(
     instead: str,
 ) -> T:
     """Pass the given text to `keep`, or with `edit` one written in an editor."""
-    given_text = text_told(text, file)
+    given_text = read_given(text, file)
     if given_text is not None or not edit:
         return keep(given_text or "")
     return in_editor(
@@ -393,11 +358,6 @@ def one_of(value: str, known: Sequence[str], option: str) -> str:
             "ARGUMENT_INVALID", f"unknown: {option} {value!r}; known: {', '.join(known)}"
         )
     return word
-
-
-def given(**options: Any) -> Mapping[str, Any]:
-    """Filter the options that were given."""
-    return {name: value for name, value in options.items() if value is not None}
 
 
 def decide(library: Library, action: str, question: str) -> Actor:

@@ -35,7 +35,7 @@ def show(
     if record.kind in MODULES:
         module = import_module(f"cortex.families.team.commands.{MODULES[record.kind]}")
         shows: Callable[..., int] = module.show
-        return shows(record.id, **_defaults(record.kind), as_json=as_json)
+        return shows(record.id, as_json=as_json)
     if as_json:
         print_json(record_json(record))
         return 0
@@ -47,10 +47,3 @@ def show(
         or getattr(record.body, "note", "")
     )
     return 0
-
-
-def _defaults(kind: str) -> dict[str, object]:
-    """Further arguments of a kind's command: its declared defaults are for the command line."""
-    return {"thread": {"comments": 50}, "artifact": {"version": None, "history": False}}.get(
-        kind, {}
-    )

@@ -8,31 +8,42 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
-from cortex.base.record_model import KINDS, Record, RecordFilter, refs_of
-from cortex.base.record_spec import spec_of
+from cortex.base.record_model import Attachment, Evidence, Record, RecordFilter, Term, refs_of
+from cortex.base.record_spec import FieldSpec, fields_of, spec_of
 from cortex.base.types import Mode, Query
 from cortex.engine.library import Library
 from cortex.families.team.caveats import absence_of, warnings_of
-from cortex.families.team.commands.options import one_of, resolve_id
+from cortex.families.team.commands.options import one_of
 from cortex.families.team.commands.render import (
     Titles,
     brief_json,
+    code_name,
     record_json,
+    say_head,
     say_list,
     say_more,
     say_rows,
+    say_text,
+    subcortex_name,
     title_with_id,
-    told_code,
-    told_subcortex,
 )
 from cortex.families.team.unknown_people import unknown_names
-from cortex.toolkit.terminal.output import print_json, say
+from cortex.toolkit.terminal.output import moment, print_json, say
 
 MAX_LINKS = 50
 SAME = 50  # search hits that are compared with a title
+# Longest text that stands beside its label.
+MAX_LABEL = 500
 OVER = ("superseded", "deprecated", "archived")
 PAGE = 500
 _SHOWN_ROLES = ("subcortex", "thread", "task", "parent", "supersedes", "evidence", "citation")
+# Fields of several kinds, which are shown in the same way for all of them.
+_SHARED = frozenset(
+    {"title", "name", "type", "state", "subcortex", "thread", "task", "tags", "sensitivity"}
+    | {"code_links"}
+)
+# Texts that need no heading.
+_UNTITLED = ("body", "summary", "description")
 _INVERSE = {
     "supersedes": "is superseded by",
     "contradicts": "is contradicted by",
@@ -116,32 +127,83 @@ def whole_json(record: Record[Any], around: Around) -> dict[str, object]:
     }
 
 
-def say_around(record: Record[Any], around: Around) -> None:
-    """Print the code links and the links of a record."""
-    say_list("Code", [told_code(link) for link in getattr(record.body, "code_links", ())])
-    say_list("Links", [told_link(link, record.id, around.known) for link in around.links])
-
-
-def told_link(link: Record[Any], seen_from: str, known: Titles) -> str:
+def describe_link(link: Record[Any], seen_from: str, known: Titles) -> str:
     """Describe a link as seen from one of its ends."""
     body = link.body
     is_source = body.source == seen_from
     relation = body.relation.replace("_", " ") if is_source else _INVERSE[body.relation]
     other = title_with_id(body.target if is_source else body.source, known)
     judged = (
-        f" (candidate {link.id}: judge it with `cortex link confirm` or `dismiss`)"
+        f" (candidate {link.id}: judge it with `cortex team link confirm` or `dismiss`)"
         if body.state == "candidate"
         else ""
     )
     return f"{relation} {other}{f': {body.note}' if body.note else ''}{judged}"
 
 
-def labels_of(record: Record[Any], around: Around) -> list[tuple[str, str]]:
+def say_record(
+    record: Record[Any],
+    around: Around,
+    *,
+    labels: Sequence[tuple[str, str]] = (),
+    texts: Sequence[tuple[str, str]] = (),
+) -> None:
+    """Print a record by the rows of its fields: labels, texts and lists, code and links.
+
+    `labels` and `texts`, each with its heading, are those that aren't fields.
+    """
+    own = [spec for spec in fields_of(type(record.body)).values() if _is_shown(spec)]
+    short = [
+        (spec.title, _label(spec, record.body, around.known)) for spec in own if _is_label(spec)
+    ]
+    say_head(record, [*_shared_labels(record, around), *short, *labels], around.warnings)
+    for spec in sorted(own, key=lambda spec: spec.indexed or len(own)):
+        value = getattr(record.body, spec.name)
+        if spec.part is not None and not _is_label(spec):
+            say_list(spec.title, [_element(element, around.known) for element in value])
+        elif not _is_label(spec):
+            say_text(value, spec.label or ("" if spec.name in _UNTITLED else spec.title))
+    for heading, text in texts:
+        say_text(text, heading)
+    say_list("Code", [code_name(link) for link in getattr(record.body, "code_links", ())])
+    say_list("Links", [describe_link(link, record.id, around.known) for link in around.links])
+
+
+def _is_shown(spec: FieldSpec) -> bool:
+    """True for a field that a command sets, or that has a label or is the main text."""
+    return spec.name not in _SHARED and bool(spec.option or spec.label or spec.row == "text")
+
+
+def _is_label(spec: FieldSpec) -> bool:
+    """True for a field whose value stands beside its label: names, and whatever is short."""
+    return spec.principal if spec.part is not None else not spec.long or spec.limit <= MAX_LABEL
+
+
+def _label(spec: FieldSpec, body: Any, known: Titles) -> str:
+    value = getattr(body, spec.name)
+    if spec.part is not None:
+        return ", ".join(value)
+    if not value or (spec.quiet and value == spec.default):
+        return ""
+    return moment(value) if spec.moment else title_with_id(value, known)
+
+
+def _element(element: Any, known: Titles) -> str:
+    match element:
+        case Evidence(ref=ref, note=note):
+            return f"{title_with_id(ref, known)}{f' ({note})' if note else ''}"
+        case Term(term=word, meaning=meaning) | Attachment(name=word, ref=meaning):
+            return f"{word}: {meaning}"
+        case _:
+            return element
+
+
+def _shared_labels(record: Record[Any], around: Around) -> list[tuple[str, str]]:
     """Labels that records of several kinds share."""
     body, known = record.body, around.known
     labels = [("State", body.state), ("Type", getattr(body, "type", ""))]
-    if body.subcortex:
-        labels.append(("Subcortex", told_subcortex(body.subcortex, known)))
+    if subcortex := getattr(body, "subcortex", ""):
+        labels.append(("Subcortex", subcortex_name(subcortex, known)))
     labels += [
         (name.capitalize(), title_with_id(getattr(body, name), known))
         for name in ("thread", "task")
@@ -149,6 +211,17 @@ def labels_of(record: Record[Any], around: Around) -> list[tuple[str, str]]:
     ]
     labels.append(("Tags", ", ".join(getattr(body, "tags", ()))))
     return labels
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """Condition on the records of a list."""
+
+    refs: tuple[tuple[str, str], ...] = ()
+    # To be reviewed before this day.
+    due: str = ""
+    # Condition on a body that the store can't check.
+    keep: Callable[[Any], bool] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,31 +238,27 @@ def list_records(
     library: Library,
     kind: str,
     limit: int,
+    conditions: Sequence[Condition],
     *,
-    usual: Sequence[str],
     states: Sequence[str] | None = None,
     everything: bool = False,
-    subcortex: str = "",
-    tags: Sequence[str] | None = None,
-    refs: Sequence[tuple[str, str]] = (),
-    keep: Callable[[Any], bool] | None = None,
-    due: str = "",
 ) -> Listed:
     """Select the records that match a list command's options, last changed first.
 
-    `usual` are the states if no option names any; `keep` is a condition that the store can't check.
+    Without `states` and `everything` they are in one of the usual states of their kind.
 
     Raises: InputError ARGUMENT_INVALID, RECORD_UNKNOWN.
     """
-    known = spec_of(KINDS[kind]).states
-    named_states = tuple(one_of(state, known, "--state") for state in states or ())
-    conditions = [*refs, *(("tag", tag.strip().casefold()) for tag in tags or ())]
-    if subcortex:
-        conditions.append(("subcortex", resolve_id(library, subcortex, "subcortex")))
-    chosen = named_states or (() if everything else tuple(usual))
+    spec = spec_of(kind)
+    named_states = tuple(one_of(state, spec.states, "--state") for state in states or ())
     wanted = RecordFilter(
-        kinds=(kind,), states=chosen, refs=tuple(conditions), due=due, by_change=True
+        kinds=(kind,),
+        states=named_states or (() if everything else spec.usual),
+        refs=tuple(ref for condition in conditions for ref in condition.refs),
+        due=max((condition.due for condition in conditions), default=""),
+        by_change=True,
     )
+    keep = [condition.keep for condition in conditions if condition.keep]
     rows = _select(library, wanted, limit + 1, keep)
     nothing_yet = not rows and not library.store.records.select(RecordFilter(kinds=(kind,)), 1)
     return Listed(
@@ -197,7 +266,7 @@ def list_records(
     )
 
 
-def tell_list(
+def print_list(
     listing: Listed,
     name: str,
     start: str,
@@ -237,14 +306,14 @@ def marked_json(record: Record[Any], absent: Mapping[str, str]) -> dict[str, obj
 
 
 def _select(
-    library: Library, wanted: RecordFilter, limit: int, keep: Callable[[Any], bool] | None
+    library: Library, wanted: RecordFilter, limit: int, keep: Sequence[Callable[[Any], bool]]
 ) -> list[Record[Any]]:
-    if keep is None:
+    if not keep:
         return library.store.records.select(wanted, limit)
     records: list[Record[Any]] = []
     for offset in count(0, PAGE):
         page = library.store.records.select(wanted, PAGE, offset)
-        records += [record for record in page if keep(record.body)]
+        records += [record for record in page if all(holds(record.body) for holds in keep)]
         if len(page) < PAGE or len(records) >= limit:
             break
     return records[:limit]

@@ -54,7 +54,7 @@ def brief_json(record: Record[Any]) -> dict[str, object]:
     }
 
 
-def tell_record(record: Record[Any], text: str, *, as_json: bool) -> int:
+def print_record(record: Record[Any], text: str, *, as_json: bool) -> int:
     """Print the result of a write: `text`, or the record as JSON."""
     if as_json:
         print_json(record_json(record))
@@ -143,13 +143,18 @@ def title_with_id(record_id: str, known: Titles) -> str:
     return f"{record_id}: {record.body.title}" if record else record_id
 
 
-def told_subcortex(subcortex_id: str, known: Titles) -> str:
+def name_of(record: Record[Any]) -> str:
+    """Return the slug or the id by which commands name a record."""
+    return getattr(record.body, "slug", "") or record.id
+
+
+def subcortex_name(subcortex_id: str, known: Titles) -> str:
     """Return the slug of a subcortex, or its id if the record isn't known."""
     record = known.get(subcortex_id)
     return record.body.slug if record else subcortex_id
 
 
-def told_code(link: CodeLink) -> str:
+def code_name(link: CodeLink) -> str:
     """Render a code link as PATH or PATH#SYMBOL."""
     return f"{link.path}{f'#{link.symbol}' if link.symbol else ''}"
 

@@ -108,7 +108,7 @@ def sync(
                     else discard.keep_theirs(library, record or ())
                 )
             # Printed now, because the sync may fail.
-            tell_given_up(count, file)
+            print_given_up(count, file)
             done = replace(run_sync(library, retry=retry), given_up=count, file=file)
     # Not exit code 1, which would mean a partial sync.
     except CortexError as error:
@@ -117,7 +117,7 @@ def sync(
     if as_json:
         print_json(as_rows(done))
     else:
-        tell(done)
+        print_summary(done)
     return exit_code(done)
 
 
@@ -175,7 +175,7 @@ def _retry_advice(entry: OutboxEntry) -> str:
     return "do it once more as it reads now"
 
 
-def tell_given_up(count: int, file: Path | None) -> None:
+def print_given_up(count: int, file: Path | None) -> None:
     """Print the number of given-up writes and their file, if any."""
     if file:
         say(
@@ -267,7 +267,7 @@ def as_rows(done: SyncSummary) -> dict[str, object]:
     }
 
 
-def tell(done: SyncSummary) -> None:
+def print_summary(done: SyncSummary) -> None:
     """Print the summary."""
     outcome, status = done.outcome, _status(done)
     gone = f", {outcome.erased:,} left that you may no longer see" if outcome.erased else ""

@@ -123,7 +123,9 @@ def _bootstrap_head(
     posts = without_empty({"thread": placement.thread, "task": placement.task, "subcortex": slug})
     notes = list(pack.notes) if posts else [*placement.missing, NO_PLACE]
     if not pack.topics:
-        notes.append("there are no subcortexes yet; a person makes one: `cortex subcortex create`")
+        notes.append(
+            "there are no subcortexes yet; a person makes one: `cortex team subcortex create`"
+        )
     return without_empty({"scope": pack.scope, "posts_to": posts, "warnings": [*notes, *syncing]})
 
 

@@ -44,7 +44,8 @@ from cortex.plugins.policy import plugin_warnings
 from cortex.toolkit.tool import Answer, Call
 
 NO_PLACE = (
-    "no thread, task or subcortex is set for this project: a person can say `cortex context set`"
+    "no thread, task or subcortex is set for this project: "
+    "a person can say `cortex team context set`"
 )
 # Prefix of a slug, where ids are accepted as well.
 SCOPE = "subcortex:"

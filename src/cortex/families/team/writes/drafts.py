@@ -337,7 +337,7 @@ def _target_missing(draft_id: str, draft: Draft, missing: str) -> InputError:
 
 
 def _approve_command(draft_id: str, draft: Draft) -> str:
-    return f"`cortex drafts approve {draft_id} --target {TARGETS[draft.type][0].upper()}`"
+    return f"`cortex team drafts approve {draft_id} --target {TARGETS[draft.type][0].upper()}`"
 
 
 def _decide(

@@ -15,7 +15,6 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import mcp_types as wire
@@ -26,6 +25,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from cortex.base.errors import ConfigError, CortexError, FileError, InputError
+from cortex.base.runtime.home import VERSION
 from cortex.interfaces.transports.jsonrpc import well_formed
 from cortex.interfaces.transports.mcp.uri_templates import find_resource, fixed_uri
 from cortex.interfaces.transports.thread_pool import ThreadPool, progress_report
@@ -46,7 +46,6 @@ from cortex.toolkit.tool import (
 
 log = logging.getLogger(__name__)
 
-DISTRIBUTION = "cortex-context"
 # The only revision with batches.
 BATCH_VERSION = "2025-03-26"
 # Characters of a client's name and version.
@@ -84,7 +83,7 @@ def make_server(
     prompts = any(family.prompts for family in families)
     server: Server[Any] = Server(
         well_formed(identity.name),
-        version=well_formed(identity.version) or _version(),
+        version=well_formed(identity.version) or VERSION,
         title="Cortex",
         instructions=instructions.instructions([family.instructions for family in families]),
         get_tool_input_schema=surface.schema,
@@ -343,10 +342,3 @@ def _detail(rendered: str) -> object:
         return json.loads(well_formed(rendered))
     except ValueError:
         return well_formed(rendered)
-
-
-def _version() -> str:
-    try:
-        return version(DISTRIBUTION)
-    except PackageNotFoundError:
-        return "0"

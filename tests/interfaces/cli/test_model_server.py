@@ -1,4 +1,4 @@
-"""`cortex embed serve` before it serves: what it refuses, and what it says."""
+"""`cortex models serve` before it serves: what it refuses, and what it says."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import forking
 from cortex.interfaces.cli import app
 from protocol.golden import check_golden
 
-SERVE = [sys.executable, "-m", "cortex", "embed", "serve", "--port", "0"]
+SERVE = [sys.executable, "-m", "cortex", "models", "serve", "--port", "0"]
 
 
 def refused(isolated, *arguments: str, **variables: str) -> str:
@@ -30,8 +30,8 @@ def refused(isolated, *arguments: str, **variables: str) -> str:
     return done.stderr
 
 
-@pytest.mark.parametrize("command", ["embed", "embed serve"])
-def test_the_help_of_embedding_is_as_it_was(command):
+@pytest.mark.parametrize("command", ["models serve"])
+def test_the_help_of_serving_is_as_it_was(command):
     seen = CliRunner().invoke(
         app,
         [*command.split(), "--help"],

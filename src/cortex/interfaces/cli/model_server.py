@@ -1,4 +1,4 @@
-"""`cortex embed serve`: serve the configured embedder to other programs."""
+"""`cortex models serve`: serve the configured embedder to other programs."""
 
 from __future__ import annotations
 
@@ -19,17 +19,7 @@ from cortex.toolkit.terminal.output import say
 
 DEFAULT_PORT = 8121
 
-app = typer.Typer(
-    name="embed", help="Turn texts into vectors for other programs.", no_args_is_help=True
-)
 
-
-@app.callback()
-def _group() -> None:
-    """Makes `serve` a command of its own, although there is no other."""
-
-
-@app.command()
 def serve(
     host: Annotated[
         str,
