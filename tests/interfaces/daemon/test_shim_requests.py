@@ -201,6 +201,7 @@ def test_a_handshake_within_a_batch_is_sent_again_with_its_batch_and_once(window
 
 def test_what_was_asked_while_there_was_no_cortexd_is_sent_as_it_came(window, fake):
     fake.accept().die()
+    assert fake.nobody_comes()
     window.notify("notifications/roots/list_changed")
     window.ask("ping", id="one")
     second = fake.accept()
