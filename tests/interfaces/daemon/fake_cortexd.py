@@ -81,6 +81,12 @@ class FakeCortexd:
                 raw.sendall(json.dumps(welcome).encode() + b"\n")
         return hello
 
+    def next_says(self) -> bytes:
+        """What the next one says who comes, until it hangs up or has said a line."""
+        raw = self._listener.accept()[0]
+        with raw, raw.makefile("rb") as lines:
+            return lines.readline()
+
     def nobody_comes(self) -> bool:
         self._listener.settimeout(0.2)
         try:

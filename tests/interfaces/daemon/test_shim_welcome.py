@@ -70,6 +70,13 @@ def test_a_welcome_that_comes_at_the_third_time_counts(place, fake):
         assert window.answer("once")["result"] == {"by": "the third"}
 
 
+def test_one_that_is_leaving_is_asked_for_nothing_until_it_has_left(place, fake):
+    with place.window():
+        fake.refuse({"leaving": True})
+        # Only whether it still listens
+        assert [fake.next_says() for _ in range(5)] == [b""] * 5
+
+
 def test_what_the_first_welcome_says_goes_to_stderr_and_its_exit_code_is_ours(place, fake):
     with place.window() as window:
         fake.refuse({"messages": ["error: no such folder", "Look at the\x07path."], "exit": 3})
