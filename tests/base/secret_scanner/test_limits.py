@@ -270,7 +270,9 @@ def test_basic_authentication_is_a_user_and_a_password(user: str, is_found: bool
     assert found(f"Authorization: Basic {basic(user)}") == ([basic(user)] if is_found else [])
 
 
-@pytest.mark.parametrize("value", ["xyzaxyzaxyzaxyzaxyza", "789012" * 6, "a1b2c3d4e5f6g7h8i9j0"])
+@pytest.mark.parametrize(
+    "value", ["wxyzab" * 8, "xyzaxyzaxyzaxyzaxyza", "789012" * 6, "a1b2c3d4e5f6g7h8i9j0"]
+)
 def test_what_counts_up_also_past_its_end_is_made_up(value: str):
     assert found(f"glpat-{value}") == []
     assert found(f"glpat-{made(20)}") == [f"glpat-{made(20)}"]
@@ -364,5 +366,6 @@ def test_the_secret_of_an_example_is_none_and_of_a_real_key_behind_it_is_one():
     named = f"aws_secret_access_key = {SECRET}"
     assert found(f"aws_access_key_id = {example}\n{named}") == []
     assert found(f"aws_access_key_id = {example}\nid = {KEY_ID}\n{named}") == [KEY_ID, SECRET]
+    assert found(f"{example}\n{named}") == []
     assert found(f"aws_access_key_id = {example}\n{'- ' * 90}\n{named}") == [SECRET]
     assert found(f"id = {example}\npassword = {SECRET}") == [SECRET]

@@ -379,7 +379,7 @@ def test_where_ranks_are_fused_an_explanation_has_their_shares():
     ("evidence", "phrase"),
     [
         ({"phrase": 0.6, "defines": 1.0}, "phrase"),
-        ({"phrase": 0.4}, "words"),
+        ({"phrase": 0.5}, "words"),
         ({"phrase": 1.0, "located": 0.5}, "named place"),
         ({"stem": 1.0, "path": 0.2}, "path"),
         ({"path": 0.3}, "words"),

@@ -317,6 +317,15 @@ def test_a_notification_of_an_unknown_state_is_no_further_than_a_new_one(states:
         assert merged(before, one, odd) == merged(before, odd, one) == one
 
 
+def test_of_two_states_the_later_one_counts_whatever_was_before():
+    odd, new, seen, done = (
+        Notification("m", "ada", "thread_x", "t", "r", state)
+        for state in ("archived", "new", "seen", "done")
+    )
+    for less, more in ((new, seen), (seen, done), (new, done)):
+        assert merged(odd, less, more) == merged(odd, more, less) == more
+
+
 def test_an_open_and_a_seen_notification_keep_their_other_fields():
     new = Notification("mention", "ada", "thread_x", "t", "r")
     result = merged(new, replace(new, state="seen"), replace(new, sensitivity="sensitive"))
