@@ -115,6 +115,12 @@ def test_each_of_several_ids_has_its_secret():
     assert found(text) == text.split("\n")
 
 
+def test_a_secret_at_the_edge_of_one_id_belongs_to_the_next():
+    other = "AKIA" + made(16, string.ascii_uppercase, 30)
+    text = f"{KEY_ID}\n{filler(340)}\n{other}\n{SECRET}"
+    assert found(text) == [KEY_ID, other, SECRET]
+
+
 # -- tokens
 
 
