@@ -15,12 +15,13 @@ from importlib import import_module
 from types import ModuleType
 
 from cortex.base.text import split_identifier, words_of
-from cortex.engine.search.query_classes import WEIGHTS, QueryClass
+from cortex.engine.search.query_classes import QueryClass
+from cortex.engine.search.weights import WEIGHTS
 
 # By import_module, because functions of the package have the names of its modules.
 SEARCH = import_module("cortex.engine.search")
 CANDIDATES = import_module("cortex.engine.search.retrieval")
-CLASSES = import_module("cortex.engine.search.query_classes")
+TABLE = import_module("cortex.engine.search.weights")
 EVIDENCE = import_module("cortex.engine.search.features")
 PARSE = import_module("cortex.engine.search.query_parser")
 SNIPPET = import_module("cortex.engine.search.snippets")
@@ -49,9 +50,9 @@ def weights(
     classes: Sequence[QueryClass] = tuple(QueryClass), **values: float
 ) -> AbstractContextManager[None]:
     """Other weights for these classes."""
-    now: Mapping[QueryClass, object] = CLASSES.WEIGHTS
+    now: Mapping[QueryClass, object] = TABLE.WEIGHTS
     return constants(
-        CLASSES,
+        TABLE,
         WEIGHTS={one: replace(now[one], **values) if one in classes else now[one] for one in now},
     )
 
@@ -199,4 +200,4 @@ KNOBS = (
 def _set(module: ModuleType, values: Mapping[str, object]) -> None:
     for name, value in values.items():
         setattr(module, name, value)
-    CLASSES.weights_of.cache_clear()
+    TABLE.weights_of.cache_clear()

@@ -4,7 +4,7 @@ often a hit is right at each tenth.
     python -m bench.quality.relevance --kit KIT --built BUILT [--fit]
 
 `--fit` (in `make bench` always, but for `--quick`) fits both probabilities of
-`cortex.engine.search.calibration` anew; see relevance_fit.py. absent.txt holds questions about
+`cortex.engine.search.weights` anew; see relevance_fit.py. absent.txt holds questions about
 things that none of the repositories is about, absent_later.txt more of them, written when the
 constants stood: don't tune by those. See sets.py for KIT and BUILT, intervals.py for intervals.
 """
@@ -22,7 +22,7 @@ from bench.common.intervals import mean_of, share_of
 from bench.quality.eval_sets import MEMORIES, RANKED, Sets
 from bench.quality.relevance_fit import fit_table
 from cortex.base.types import Mode, Query
-from cortex.engine.search.calibration import CUT
+from cortex.engine.search.weights import CUT
 
 ARMS = (
     ("words only", "none", (Mode.WORDS,)),

@@ -22,6 +22,7 @@ from cortex.engine.search.features import Candidate
 from cortex.engine.search.query_parser import Parsed
 
 CODE = import_module("cortex.engine.search.calibration")
+TABLE = import_module("cortex.engine.search.weights")
 HITS = 10
 RESAMPLES = 200
 STEPS = 60
@@ -55,10 +56,10 @@ def fit_table(sets: Sets, seed: int, mode: Mode) -> str:
         "| model | feature | in the code | fitted anew | 95 % interval | within |",
         "|---|---|---:|---:|---:|---|",
     ]
-    fits = CODE.FITS[mode]
+    fits = TABLE.FITS[mode]
     models = (
-        ("known", CODE.KNOWN, fits.known, *_known_rows(answered, absent)),
-        ("right", CODE.RIGHT, fits.right, *_right_rows(answered)),
+        ("known", TABLE.KNOWN, fits.known, *_known_rows(answered, absent)),
+        ("right", TABLE.RIGHT, fits.right, *_right_rows(answered)),
     )
     for model, features, now, rows, labels, groups, queries in models:
         # The others say nothing in this mode

@@ -57,7 +57,7 @@ def test_every_switch_changes_something_and_gives_it_back():
     modules = (
         rules.SEARCH,
         rules.CANDIDATES,
-        rules.CLASSES,
+        rules.TABLE,
         rules.EVIDENCE,
         rules.PARSE,
         rules.SNIPPET,

@@ -25,7 +25,7 @@ from cortex.base.record_model import PREFIXES, Attachment, CodeLink, Evidence, T
 from cortex.base.record_spec import fields_of, spec_of
 from cortex.engine.chunkers import LANGUAGES, languages
 from cortex.engine.chunkers.grammars import has_grammar
-from cortex.engine.search.query_classes import WEIGHTS, Weights
+from cortex.engine.search.weights import WEIGHTS, Weights
 from cortex.engine.sources import file_kinds
 from cortex.families.chunkfiles import tools as chunks
 from cortex.families.code.tools import PROMPTS, RESOURCES, TOOLS

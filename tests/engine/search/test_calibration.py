@@ -1,23 +1,17 @@
+import math
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cortex.base.types import Chunk, Doc, Mode
-from cortex.engine.search.calibration import (
-    _VERY_NEAR,
-    CUT,
-    FITS,
-    _curve,
-    calibrate,
-    known_features,
-    probability,
-    right_features,
-)
+from cortex.engine.search.calibration import calibrate, known_features, right_features
 from cortex.engine.search.features import Candidate
+from cortex.engine.search.query_classes import Corpus
 from cortex.engine.search.query_parser import parse
+from cortex.engine.search.weights import CUT, FITS, KNOWN, RIGHT, VERY_NEAR
 from cortex.engine.store import ChunkLocation
-
-PARSED = parse("how are leases taken over by another process")
 
 
 def make_candidate(score: float = 1.0, language: str = "python", **more: float) -> Candidate:
@@ -51,14 +45,12 @@ candidates = st.builds(
 )
 
 
-modes = st.sampled_from([Mode.WORDS, Mode.MEANING, Mode.HYBRID])
+modes_of_search = [Mode.WORDS, Mode.MEANING, Mode.HYBRID]
+modes = st.sampled_from(modes_of_search)
+queries = st.sampled_from(["x", "take", "one two three four five six", "検索"])
 
 
-@given(
-    st.lists(candidates, max_size=8),
-    st.sampled_from(["x", "take", "one two three four five six", "検索"]),
-    modes,
-)
+@given(st.lists(candidates, max_size=8), queries, modes)
 def test_relevance_is_between_nothing_and_one(found: list[Candidate], query: str, mode: Mode):
     found.sort(key=lambda one: -one.score)
     assert all(0 <= relevance <= 1 for relevance in relevances(found, query, mode))
@@ -124,12 +116,89 @@ def test_by_meaning_alone_what_is_near_is_above_the_cut_and_what_is_far_below():
     assert far < CUT < near
 
 
-@given(st.lists(candidates, min_size=1, max_size=6), modes)
-def test_a_hit_is_judged_by_the_features_that_were_fitted(found: list[Candidate], mode: Mode):
+@given(st.lists(candidates, min_size=1, max_size=6), queries, modes)
+def test_relevance_is_what_its_definition_says(found: list[Candidate], query: str, mode: Mode):
+    """Both probabilities by their definition: logistic models of the features, the second by its
+    square root, the product laid on two lines that meet where .05 is .65.
+    """
     found.sort(key=lambda one: -one.score)
-    best, last = max(found[0].score, 1e-9), found[-1]
-    known, right = FITS[mode].known, FITS[mode].right
-    calibrate(found, PARSED, mode)
-    sure = max(probability(one, known_features(found[:3], PARSED)) for one in (known, _VERY_NEAR))
-    likely = probability(right, right_features(last, last.score / best))
-    assert last.relevance == pytest.approx(_curve(sure * likely**0.5), abs=1e-4)
+    parsed = parse(query)
+    expected = [0.0] * len(found)
+    for place in reversed(range(len(found))):
+        value = defined_relevance(found, place, len(parsed.weights), mode)
+        expected[place] = max([*expected[place:], value])
+    calibrate(found, parsed, mode)
+    assert [one.relevance for one in found] == pytest.approx(expected, abs=1e-4)
+    assert all(one.relevance == round(one.relevance, 4) for one in found)
+
+
+def defined_relevance(found: list[Candidate], place: int, words: int, mode: Mode) -> float:
+    """The relevance of one of the candidates, before those behind it are looked at."""
+    top, one = found[:3], found[place]
+    features = (
+        math.log(0.02 + max(max(hit.covers, hit.phrase) for hit in top)),
+        math.log(max(words, 1)),
+        max(max(hit.defines, hit.joins, hit.located) for hit in top),
+        sum(hit.place.doc.language == "markdown" for hit in top) / len(top),
+        max(hit.near for hit in top),
+        1.0,
+    )
+    share = one.score / found[0].score if found[0].score > 1e-9 else one.score / 1e-9
+    evidence = (
+        max(one.covers, one.phrase),
+        max(one.defines, one.located),
+        one.joins,
+        one.stem,
+        one.near,
+        share,
+        1.0,
+    )
+    known = max(logistic(FITS[mode].known, features), logistic(VERY_NEAR, features))
+    product = known * logistic(FITS[mode].right, evidence) ** 0.5
+    return product * 13 if product < 0.05 else 0.65 + (product - 0.05) * 0.35 / 0.95
+
+
+def logistic(weights: tuple[float, ...], features: tuple[float, ...]) -> float:
+    total = sum(weight * feature for weight, feature in zip(weights, features, strict=True))
+    return math.exp(total) / (1 + math.exp(total))
+
+
+def test_the_features_to_fit_are_those_that_a_hit_is_judged_by():
+    found = [
+        make_candidate(4.0, covers=0.2, phrase=0.6, defines=0.1, located=0.3, near=0.25),
+        make_candidate(2.0, "markdown", covers=0.5, joins=0.7, stem=0.8, near=0.75),
+        make_candidate(1.0, defines=0.4),
+        make_candidate(0.5, "markdown", covers=1.0, defines=1.0, near=1.0),
+    ]
+    parsed = parse("leases taken by another process")
+    assert known_features(found[:3], parsed) == pytest.approx(
+        (math.log(0.62), math.log(len(parsed.weights)), 0.7, 1 / 3, 0.75, 1.0)
+    )
+    assert right_features(found[0], 0.5) == (0.6, 0.3, 0.0, 0.0, 0.25, 0.5, 1.0)
+    assert right_features(found[1], 0.25) == (0.5, 0.0, 0.7, 0.8, 0.75, 0.25, 1.0)
+
+
+def test_prose_counts_among_documents_and_records_and_not_among_memories():
+    found = [make_candidate(language="markdown"), make_candidate()]
+    parsed = parse("how are leases taken over")
+    shares_of_prose = {
+        corpus: known_features(found, replace(parsed, corpus=corpus))[3] for corpus in Corpus
+    }
+    assert shares_of_prose.pop(Corpus.MEMORIES) == 0
+    assert set(shares_of_prose.values()) == {0.5}
+
+
+def test_what_is_sure_is_at_the_top_of_the_scale_and_what_has_no_evidence_at_its_bottom():
+    sure = make_candidate(covers=1.0, defines=1.0, joins=1.0, stem=1.0, near=1.0)
+    assert relevances([sure], mode=Mode.HYBRID)[0] == pytest.approx(0.99, abs=0.01)
+    assert relevances([make_candidate(covers=0.0)])[0] < 0.01
+
+
+def test_candidates_without_a_score_are_judged_too():
+    assert relevances([make_candidate(0.0), make_candidate(0.0)])[1] < 0.65
+
+
+@pytest.mark.parametrize("mode", modes_of_search)
+def test_each_table_of_weights_has_a_number_for_each_feature(mode: Mode):
+    assert len(FITS[mode].known) == len(VERY_NEAR) == len(KNOWN) == 6
+    assert len(FITS[mode].right) == len(RIGHT) == 7

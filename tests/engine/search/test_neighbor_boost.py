@@ -13,8 +13,9 @@ from cortex.base.settings import load
 from cortex.base.types import Memory, MemoryState, Mode, Page, Query, Source
 from cortex.engine.embedders.hash_embedder import HashingEmbedder
 from cortex.engine.library import Library
-from cortex.engine.search.query_classes import WEIGHTS, Corpus, QueryClass, weights_of
+from cortex.engine.search.query_classes import Corpus, QueryClass
 from cortex.engine.search.query_parser import parse
+from cortex.engine.search.weights import WEIGHTS, weights_of
 from cortex.engine.store import OWN, SHOWN, STAGED, MemoryVerdict, NewMemory
 from cortex.engine.store.memories.queries import MEMORIES
 from cortex.families.memory.index_text import word

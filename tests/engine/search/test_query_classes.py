@@ -2,8 +2,9 @@ from dataclasses import astuple
 
 import pytest
 
-from cortex.engine.search.query_classes import WEIGHTS, Corpus, QueryClass, weights_of
+from cortex.engine.search.query_classes import Corpus, QueryClass
 from cortex.engine.search.query_parser import parse
+from cortex.engine.search.weights import WEIGHTS, weights_of
 
 TRACE = 'Traceback (most recent call last):\n  File "src/app.py", line 7, in run\n    take()\nKeyError: 3'
 QUERIES: dict[QueryClass, tuple[str, ...]] = {

@@ -6,10 +6,13 @@ from hypothesis import strategies as st
 
 from cortex.base.text import role_of
 from cortex.base.types import Chunk, Doc
+from cortex.engine.search.query_classes import QueryClass
 from cortex.engine.search.query_parser import parse
-from cortex.engine.search.ranker import DAY_NS, PHRASE_DEPTH, Candidate, explain, rank, why
+from cortex.engine.search.ranker import DAY_NS, Candidate, explain, rank, why
+from cortex.engine.search.weights import WEIGHTS, weights_of
 from cortex.engine.store import ChunkLocation
 
+PHRASE = WEIGHTS[QueryClass.PHRASE]
 ids = iter(range(1, 100_000))
 
 
@@ -107,7 +110,7 @@ def test_phrases_are_looked_for_in_the_best_candidates_only():
     seen: list[ChunkLocation] = []
     candidates = [make_candidate(f"{number}.py", words=number / 300) for number in range(200)]
     rank(candidates, parse('"no such user"'), lambda place: seen.append(place) or [], {})
-    assert len(seen) == PHRASE_DEPTH
+    assert len(seen) == 50
     assert {place.doc.path for place in seen} == {f"{number}.py" for number in range(150, 200)}
 
 
@@ -278,3 +281,130 @@ def test_a_name_or_a_place_or_a_quote_is_not_outdone_by_what_a_chunk_is_called(q
         rank(candidates, parse(query), no_words, {}, {"take": 1.0, "lease": 1.0})[0]
         is candidates[1]
     )
+
+
+@pytest.mark.parametrize(
+    ("evidence", "worth"),
+    [
+        ({}, 0.0),
+        ({"beside": 0.25}, 0.25),
+        ({"within": 0.125}, 0.125),
+        ({"within": -0.125}, -0.125),
+        ({"meaning": 0.5}, 0.5),
+        ({"speaks": 0.2}, 0.2),
+        ({"covers": 0.5}, PHRASE.coverage / 4),
+        ({"defines": 0.5}, PHRASE.definition / 2),
+        ({"joins": 0.5}, PHRASE.joined / 2),
+        ({"located": 0.5}, PHRASE.place / 2),
+        ({"beside": 0.25, "speaks": 0.2, "joins": 1.0}, 0.45 + PHRASE.joined),
+    ],
+)
+def test_each_evidence_adds_what_its_weight_says(evidence: dict[str, float], worth: float):
+    parsed = parse("anything else")
+    (one,) = rank([make_candidate("src/a.py", words=0.5, **evidence)], parsed, no_words, {})
+    # The only file is the one that holds together best
+    assert one.coherence == 1
+    assert one.score == pytest.approx(0.5 + worth + PHRASE.coherence)
+    (low,) = rank([make_candidate("tests/test_a.py", words=0.5, **evidence)], parsed, no_words, {})
+    assert low.score == pytest.approx(low.role * (0.5 + worth + PHRASE.coherence)) and low.role < 1
+
+
+def test_the_name_of_a_file_and_a_phrase_add_what_their_weights_say():
+    question = WEIGHTS[QueryClass.QUESTION]
+    (named,) = rank([make_candidate("src/lease.py")], parse("where is the lease"), no_words, {})
+    assert named.path == named.stem == 1
+    assert named.score == pytest.approx(0.5 + question.path + question.stem + question.coherence)
+    error = parse("ValueError: no such user")
+    quoted = weights_of(error.classes)
+    (said,) = rank([make_candidate("src/a.py")], error, lambda _: ["no", "such", "user"], {})
+    assert said.phrase == 1
+    assert said.score == pytest.approx(0.5 + quoted.phrase + quoted.coherence)
+    architecture = weights_of(parse("architecture").classes)
+    (entry,) = rank([make_candidate("lib/main.py")], parse("architecture"), no_words, {})
+    assert entry.entry == 1
+    assert entry.score == pytest.approx(0.5 + architecture.entry + architecture.coherence)
+
+
+def test_the_chunks_of_a_file_support_its_best_one_and_count_less_each():
+    chunks = [make_candidate("a.py", doc=7, words=words, line=9) for words in (0.9, 0.6, 0.3)]
+    first, second, third = rank(chunks, parse("anything else"), no_words, {})
+    assert [first.repeat, second.repeat, third.repeat] == pytest.approx(
+        [1, PHRASE.repeat, PHRASE.repeat**2]
+    )
+    assert first.coherence > 0
+    assert first.score == pytest.approx(0.9 + PHRASE.coherence * first.coherence)
+    assert second.score == pytest.approx(
+        PHRASE.repeat * (0.6 + PHRASE.coherence * second.coherence)
+    )
+
+
+def test_an_explanation_has_a_line_for_all_that_counts_with_four_digits():
+    one = make_candidate("tests/test_a.py", words=0.123456, meaning=0.234567)
+    one.beside, one.speaks, one.within, one.coherence = 0.345678, 0.2, -0.012345, 0.5
+    one.covers, one.joins, one.located, one.entry, one.phrase = 0.5, 0.25, 1.0, 1.0, 1.0
+    one.path, one.stem, one.defines = 1.0, 1.0, 0.6
+    one.role, one.repeat, one.fresh = 0.4, 0.123456, 0.234567
+    assert explain(one, parse("anything else")) == (
+        ("words", 0.1235),
+        ("what stands beside it", 0.3457),
+        ("speaker", 0.2),
+        ("meaning", 0.2346),
+        ("coverage", round(PHRASE.coverage / 4, 4)),
+        ("definition", round(PHRASE.definition * 0.6, 4)),
+        ("words joined to a name", round(PHRASE.joined / 4, 4)),
+        ("path", PHRASE.path),
+        ("file name", PHRASE.stem),
+        ("named place", PHRASE.place),
+        ("order in its file", -0.0123),
+        ("file coherence", round(PHRASE.coherence / 2, 4)),
+        ("x test file", 0.4),
+        ("x repeat of its file", 0.1235),
+        ("x like a better one", 0.2346),
+    )
+
+
+def test_an_explanation_leaves_out_what_counts_for_nothing():
+    assert explain(make_candidate("src/a.py", words=0.5), parse("x y")) == (("words", 0.5),)
+
+
+def test_where_ranks_are_fused_an_explanation_has_their_shares():
+    one = make_candidate("src/a.py", words=0.9)
+    one.ranks = (0.123456, 0.654321)
+    assert explain(one, parse("x y")) == (("rank by words", 0.1235), ("rank by meaning", 0.6543))
+    one.ranks = (0.5, 0.0)
+    assert explain(one, parse("x y")) == (("rank by words", 0.5),)
+
+
+@pytest.mark.parametrize(
+    ("evidence", "phrase"),
+    [
+        ({"phrase": 0.6, "defines": 1.0}, "phrase"),
+        ({"phrase": 0.5}, "words"),
+        ({"phrase": 1.0, "located": 0.5}, "named place"),
+        ({"stem": 1.0, "path": 0.2}, "path"),
+        ({"path": 0.3}, "words"),
+        ({"path": 0.5, "meaning": 0.9}, "meaning"),
+        ({"beside": 0.6}, "what stands beside it"),
+        ({"beside": 0.4}, "words"),
+        ({"beside": 0.8, "meaning": 0.9}, "meaning"),
+        ({"meaning": 0.6}, "meaning"),
+        ({"meaning": 0.4}, "words"),
+    ],
+)
+def test_why_is_what_outweighs_the_rest(evidence: dict[str, float], phrase: str):
+    assert why(make_candidate("a.py", words=0.5, **evidence), parse("anything else")) == phrase
+
+
+@pytest.mark.parametrize(("more", "first"), [(0.00003, "a.py"), (0.0002, "b.py")])
+def test_what_differs_by_less_than_a_tenthousandth_is_equal(more: float, first: str):
+    candidates = [make_candidate("b.py", words=0.5 + more), make_candidate("a.py", words=0.5)]
+    assert order(candidates, "anything else")[0] == first
+
+
+def test_a_day_begins_every_86_400_seconds():
+    midnight = 20_000 * 24 * 60 * 60 * 1_000_000_000
+    candidates = [
+        make_candidate("a.py", mtime_ns=midnight - 1),
+        make_candidate("z.py", mtime_ns=midnight),
+    ]
+    assert order(candidates, "anything else") == ["z.py", "a.py"]

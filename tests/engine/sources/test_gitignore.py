@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from cortex.engine.sources.gitignore import Patterns
+from cortex.engine.sources.gitignore import IgnoreTree, Patterns
 from cortex.engine.sources.scanner import Rules, scan
 
 
@@ -43,6 +44,40 @@ from cortex.engine.sources.scanner import Rules, scan
         (["a**b"], "axxb", True),
         (["x/a**b"], "x/a/b", None),
         (["tail\\"], "tail\\", None),
+        (["[unclosed"], "u", None),
+        (["[]"], "]", None),
+        (["[!]"], "a", None),
+        (["[]a]x"], "ax", True),
+        (["[!]a]x"], "ax", None),
+        (["[^a]x"], "bx", True),
+        (["a[!b]c"], "a/c", None),
+        (["[a-]x"], "-x", True),
+        (["[z-a]x"], "zx", True),
+        (["[z-a]x"], "bx", None),
+        (["[\\]]x"], "]x", True),
+        (["[a\\-c]x"], "bx", None),
+        (["[[:alpha:][:digit:]]x"], "7x", True),
+        (["[[:nonsense:]]x"], "nx", None),
+        (["[[:alpha:]x"], "ax", None),
+        (["a?c"], "a/c", None),
+        (["\\*"], "x", None),
+        (["\\*"], "*", True),
+        (["a\\ b  "], "a b", True),
+        (["space\\\\ "], "space\\", True),
+        (["!"], "x", None),
+        (["/"], "x", None),
+        (["a/**/b/**/c/**/d/**/e"], "a/x/b/c/y/z/d/e", True),
+        (["a/**/b/**/c/**/d/**/e/**/f"], "a/b/c/d/e/f", None),
+        (["*.log", "!keep.log", "keep.log"], "keep.log", True),
+        (["!keep.log", "*.log"], "keep.log", True),
+        (["a*b*c"], "axbxbc", True),
+        (["a*b*c"], "axb/c", None),
+        (["**"], "a/b", True),
+        (["a/**b/c"], "a/xb/c", True),
+        (["a/**b/c"], "a/x/b/c", None),
+        (["a/b**/c"], "a/bx/c", True),
+        (["**/x/*.py"], "a/x/b.py", True),
+        (["**/x/*.py"], "a/x/b/c.py", None),
     ],
 )
 def test_a_pattern_matches_as_in_git(lines: list[str], path: str, verdict: bool | None) -> None:
@@ -120,3 +155,66 @@ def test_the_walk_finds_what_git_lists(
     )
     assert walked == sorted(filter(None, listed.stdout.decode().split("\0")))
     assert walked == [file.path for file in scan(root, Rules()).files]
+
+
+@pytest.mark.parametrize(
+    ("lines", "folder", "verdict"),
+    [
+        (["build/"], "build", True),
+        (["build/"], "a/build", True),
+        (["/build/"], "a/build", None),
+        (["a/build/"], "a/build", True),
+        (["a/build/"], "x/a/build", None),
+        (["build\\/"], "build", None),
+        (["*", "!src/"], "src", False),
+        (["*", "!src/"], "x", True),
+        (["a/**"], "a", None),
+    ],
+)
+def test_a_pattern_may_be_for_folders_alone(
+    lines: list[str], folder: str, verdict: bool | None
+) -> None:
+    assert Patterns(lines).verdict(folder, True) is verdict
+    if lines[-1].endswith("/"):
+        assert Patterns(lines[-1:]).verdict(folder, False) is None
+
+
+def test_patterns_without_a_pattern_are_none() -> None:
+    assert not Patterns([])
+    assert not Patterns(["", "# a comment", "   ", "/", "[unclosed"])
+    assert Patterns(["a"])
+
+
+def test_each_folder_may_ignore_for_what_is_below_it(tmp_path: Path) -> None:
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / ".ignore").write_bytes(b"\xef\xbb\xbf*.log\r\n/dist/\r\n")
+    (tmp_path / "a" / ".ignore").write_text("!keep.log\n/x.py\n", encoding="utf-8")
+    (tmp_path / "a" / "b" / ".ignore").symlink_to(tmp_path / "a" / ".ignore")
+    tree = IgnoreTree(tmp_path, ".ignore")
+    ignored = {
+        path: tree.ignores_file(path)
+        for path in (
+            "one.log", "a/one.log", "a/keep.log", "a/b/keep.log", "keep.log",
+            "a/x.py", "x.py", "a/b/x.py", "dist/x.py", "dist/a/b.py", "a/dist/x.py",
+        )
+    }  # fmt: skip
+    assert {path for path, is_ignored in ignored.items() if is_ignored} == {
+        "one.log", "a/one.log", "keep.log", "a/x.py", "dist/x.py", "dist/a/b.py",
+    }  # fmt: skip
+    assert [tree.ignores_folder(path) for path in ("", "a", "dist", "dist/a", "a/dist")] == [
+        False, False, True, True, False,
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("size", "counts"), [(1_000_000, True), (1_000_001, False)])
+def test_an_ignore_file_of_more_than_a_megabyte_is_none(
+    tmp_path: Path, size: int, counts: bool
+) -> None:
+    (tmp_path / ".ignore").write_bytes(b"*.log\n" + b"#" * (size - 6))
+    assert IgnoreTree(tmp_path, ".ignore").ignores_file("a.log") is counts
+
+
+def test_an_ignore_file_that_is_none_ignores_nothing(tmp_path: Path) -> None:
+    (tmp_path / ".ignore").mkdir()
+    assert IgnoreTree(tmp_path, ".ignore").ignores_file("a.log") is False
+    assert IgnoreTree(tmp_path / "nowhere", ".ignore").ignores_folder("a") is False

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 
+import psutil
 import pytest
 
 from cortex.engine.store.lease import Lease
@@ -29,7 +30,7 @@ def test_only_one_can_take_it_and_the_next_when_it_is_given_back(tmp_path):
     first, second = Lease(tmp_path), Lease(tmp_path)
     assert first.take()
     assert first.take()
-    assert (second.take(), second.held) == (False, False)
+    assert (first.lost, second.take(), second.held, second.lost) == (False, False, False, False)
     first.release()
     assert second.take()
     second.release()
@@ -87,11 +88,12 @@ def test_a_program_that_the_holder_starts_does_not_keep_the_lease(tmp_path):
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_fork_of_the_holder_is_not_the_holder(tmp_path):
-    lease = Lease(tmp_path)
+    lease, in_memory = Lease(tmp_path), Lease(None)
     lease.take()
     child = os.fork()
     if child == 0:
-        os._exit(0 if not lease.held and not lease.take() else 1)
+        own = (lease.held, lease.take(), in_memory.held, in_memory.holder(), lease.holder())
+        os._exit(0 if own == (False, False, False, 0, os.getppid()) else 1)
     assert os.waitpid(child, 0)[1] == 0
     assert lease.held
     lease.release()
@@ -125,3 +127,71 @@ def test_a_store_in_memory_is_always_its_own(tmp_path):
     assert (lease.held, lease.take(), lease.holder()) == (True, True, os.getpid())
     lease.release()
     assert lease.held
+
+
+def test_another_process_knows_which_folder_the_holder_watches(tmp_path):
+    holder, asking = Lease(tmp_path, "/home/ada/work"), Lease(tmp_path, "/elsewhere")
+    assert asking.followed() == ""
+    holder.take()
+    assert (holder.followed(), asking.followed()) == ("/home/ada/work", "/home/ada/work")
+    assert (tmp_path / "lease").read_text(encoding="utf-8") == f"\n{os.getpid()}\n/home/ada/work\n"
+    holder.release()
+    assert asking.followed() == ""
+    asking.take()
+    assert (tmp_path / "lease").read_text(encoding="utf-8") == f"\n{os.getpid()}\n/elsewhere\n"
+    asking.release()
+    assert Lease(None, "/in/memory").followed() == "/in/memory"
+
+
+def test_a_lease_file_that_says_nothing_is_still_held(tmp_path):
+    """As on a full disk: what stands in it is information, the lock is what counts."""
+    holder, asking = Lease(tmp_path, "/work"), Lease(tmp_path)
+    holder.take()
+    (tmp_path / "lease").write_bytes(b"")
+    assert (holder.holder(), holder.followed()) == (os.getpid(), "/work")
+    assert (asking.holder(), asking.followed(), asking.take()) == (-1, "", False)
+    assert holder.take()
+    assert (tmp_path / "lease").read_bytes() == b"", "who has the lease doesn't take it anew"
+    holder.release()
+
+
+def test_who_does_not_want_it_never_has_it_and_knows_who_has(tmp_path):
+    reading, holder = Lease(tmp_path, "/reads", wanted=False), Lease(tmp_path, "/work")
+    assert (reading.take(), reading.held, reading.lost) == (False, False, False)
+    assert not (tmp_path / "lease").exists()
+    holder.take()
+    assert (reading.take(), reading.holder(), reading.followed()) == (False, os.getpid(), "/work")
+    holder.release()
+
+
+def test_a_folder_in_place_of_the_lease_is_kept_under_another_name(tmp_path):
+    (tmp_path / "lease").mkdir()
+    (tmp_path / "lease" / "mine.txt").write_text("kept", encoding="utf-8")
+    lease = Lease(tmp_path)
+    assert lease.take()
+    (aside,) = tmp_path.glob("cortex.db.damaged-*-lease")
+    assert (aside / "mine.txt").read_text(encoding="utf-8") == "kept"
+    lease.release()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no modes")
+def test_the_lease_is_for_its_owner_alone(tmp_path):
+    lease = Lease(tmp_path)
+    lease.take()
+    assert (tmp_path / "lease").stat().st_mode & 0o777 == 0o600
+    lease.release()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such files")
+def test_asking_for_it_and_taking_it_again_leave_no_file_open(tmp_path):
+    holder, asking = Lease(tmp_path), Lease(tmp_path)
+    before = psutil.Process().num_fds()
+    holder.take()
+    for _ in range(3):
+        assert not asking.take()
+        assert asking.holder() == os.getpid()
+        (tmp_path / "lease").unlink()
+        assert holder.take()
+    assert psutil.Process().num_fds() == before + 1
+    holder.release()
+    assert psutil.Process().num_fds() == before

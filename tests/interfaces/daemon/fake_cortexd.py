@@ -15,12 +15,12 @@ WAIT_SECONDS = 30.0
 class Connection:
     """One front end, welcomed."""
 
-    def __init__(self, raw: socket.socket, again: tuple[str, ...]) -> None:
+    def __init__(self, raw: socket.socket, **welcome: object) -> None:
         self._raw = raw
         raw.settimeout(WAIT_SECONDS)
         self._lines = raw.makefile("rb")
         self.hello = self.hear()
-        self.say({"version": "0", "again": list(again), "messages": []})
+        self.say({"version": "0", "messages": [], **welcome})
 
     def hear(self) -> dict:
         """The next line; {} at the end."""
@@ -66,17 +66,26 @@ class FakeCortexd:
         self._listener.settimeout(WAIT_SECONDS)
         self._taken: list[Connection] = []
 
-    def accept(self) -> Connection:
-        self._taken.append(Connection(self._listener.accept()[0], self._again))
+    def accept(self, **welcome: object) -> Connection:
+        """Welcome the next front end, with more in the welcome where that is given."""
+        raw = self._listener.accept()[0]
+        self._taken.append(Connection(raw, **{"again": list(self._again), **welcome}))
         return self._taken[-1]
 
-    def refuse(self, welcome: dict) -> dict:
-        """Hear a hello, which is given, say one thing and hang up."""
+    def refuse(self, welcome: dict | None) -> dict:
+        """Hear a hello, which is given, say one thing or nothing and hang up."""
         raw = self._listener.accept()[0]
         with raw, raw.makefile("rb") as lines:
             hello = json.loads(lines.readline())
-            raw.sendall(json.dumps(welcome).encode() + b"\n")
+            if welcome is not None:
+                raw.sendall(json.dumps(welcome).encode() + b"\n")
         return hello
+
+    def next_says(self) -> bytes:
+        """What the next one says who comes, until it hangs up or has said a line."""
+        raw = self._listener.accept()[0]
+        with raw, raw.makefile("rb") as lines:
+            return lines.readline()
 
     def nobody_comes(self) -> bool:
         self._listener.settimeout(0.2)

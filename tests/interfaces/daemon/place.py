@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -104,6 +104,24 @@ class Place:
             cwd=cwd or self.root,
             timeout=60,
         )
+
+    @contextlib.contextmanager
+    def front_end(
+        self, *more: str, stdout: int = subprocess.DEVNULL, cwd: Path | None = None
+    ) -> Iterator[subprocess.Popen[bytes]]:
+        """`cortex mcp code ...` whose pipes are the test's own business."""
+        with subprocess.Popen(
+            [*CORTEX, "mcp", "code", *more],
+            stdin=subprocess.PIPE,
+            stdout=stdout,
+            stderr=subprocess.DEVNULL,
+            env=self.environment(),
+            cwd=cwd or self.root,
+        ) as process:
+            try:
+                yield process
+            finally:
+                process.kill()
 
     def status(self) -> dict | None:
         return self.meeting.ask({"control": "status"})

@@ -21,7 +21,7 @@ from cortex.engine.search import diversity, features
 from cortex.engine.search.calibration import calibrate
 from cortex.engine.search.features import Candidate
 from cortex.engine.search.grep import redaction_note, search_exact
-from cortex.engine.search.query_classes import Corpus, weights_of
+from cortex.engine.search.query_classes import Corpus
 from cortex.engine.search.query_parser import Parsed, parse
 from cortex.engine.search.rank_fusion import found_by_words, fuse
 from cortex.engine.search.ranker import explain, rank, why
@@ -34,6 +34,7 @@ from cortex.engine.search.retrieval import (
     weigh_words,
 )
 from cortex.engine.search.snippets import SnippetGroup, cut_snippet, merge, opening_of
+from cortex.engine.search.weights import weights_of
 from cortex.engine.store import (
     ChunkLocation,
     ContentQueries,

@@ -12,43 +12,16 @@ Road not taken: the share of the best score, which calls the first hit certain f
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from operator import mul
 
 from cortex.base.types import Mode
 from cortex.engine.search.features import Candidate
 from cortex.engine.search.query_classes import Corpus
 from cortex.engine.search.query_parser import Parsed
+from cortex.engine.search.weights import CUT, CUT_AT, FITS, VERY_NEAR
 
-# Default threshold of the relevance; hits below it are shown only on request.
-CUT = 0.65
-# The product of both probabilities at the threshold: 98.5 % of the right hits are above it, nine
-# in ten absent things below.
-_CUT_AT = 0.05
 PROSE = frozenset({"markdown", "text", "restructuredtext", "asciidoc", "latex", "html"})
-
-
-@dataclass(frozen=True, slots=True)
-class Fit:
-    """Weights of the features; the last one of each tuple is a constant."""
-
-    known: tuple[float, ...]
-    right: tuple[float, ...]
-
-
-KNOWN = ("log(.02 + covers)", "log words", "defines", "prose", "near", "constant")
-RIGHT = ("covers", "defines", "joins", "stem", "near", "share of the best score", "constant")
-FITS: Mapping[Mode, Fit] = {
-    Mode.WORDS: Fit((6.7, 3.3, 3.4, 2.1, 0.0, -1.0), (1.8, 0.9, 0.5, 2.2, 0.0, 3.7, -5.7)),
-    Mode.HYBRID: Fit((5.7, 2.4, 2.8, 1.9, 9.1, -3.0), (1.6, 1.0, 0.3, 2.0, 2.0, 4.0, -6.5)),
-    # No word features here. The constant of `known` is below the fitted -5.7: with that, every
-    # third absent thing came above the threshold.
-    Mode.MEANING: Fit((0.0, 0.0, 0.0, 0.0, 18.5, -7.0), (0.0, 0.0, 0.0, 2.3, 3.8, 2.2, -5.5)),
-}
-# A very near hit counts as known although it shares no word with the query. One step higher, and
-# absent things come above the threshold.
-_VERY_NEAR = (0.0, 0.0, 0.0, 0.0, 18.5, -10.0)
 
 
 def calibrate(ranked: Sequence[Candidate], parsed: Parsed, mode: Mode) -> None:
@@ -57,7 +30,7 @@ def calibrate(ranked: Sequence[Candidate], parsed: Parsed, mode: Mode) -> None:
         return
     fit = FITS[mode]
     features = known_features(ranked[:3], parsed)
-    known = max(probability(fit.known, features), probability(_VERY_NEAR, features))
+    known = max(probability(fit.known, features), probability(VERY_NEAR, features))
     best = max(ranked[0].score, 1e-9)
     least = 0.0
     covers, defines, joins, stem, near, share, constant = fit.right
@@ -130,6 +103,6 @@ def _covers(candidate: Candidate) -> float:
 
 def _curve(value: float) -> float:
     """Map the product to the relevance by two straight lines that meet at the threshold."""
-    if value < _CUT_AT:
-        return CUT * value / _CUT_AT
-    return CUT + (1 - CUT) * (value - _CUT_AT) / (1 - _CUT_AT)
+    if value < CUT_AT:
+        return CUT * value / CUT_AT
+    return CUT + (1 - CUT) * (value - CUT_AT) / (1 - CUT_AT)

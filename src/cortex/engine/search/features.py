@@ -1,6 +1,6 @@
 """Features of the ranker: each function rates one kind of evidence for a candidate, 0 to 1.
 
-Pure functions. The weights are in query_classes.py, the sum is in ranker.py. "Worth" is the nDCG@10
+Pure functions. The weights are in weights.py, the sum is in ranker.py. "Worth" is the nDCG@10
 that is lost without a feature on the development sets semble / semble-full / cookbook-files /
 cookbook-chunks, or, for kinds of queries that those don't have, the MRR@10 on queries that
 bench/quality/generated_queries.py makes; bench/RESULTS.md has the intervals.

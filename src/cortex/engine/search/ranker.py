@@ -11,8 +11,8 @@ from dataclasses import replace
 
 from cortex.engine.search import features
 from cortex.engine.search.features import Candidate
-from cortex.engine.search.query_classes import Weights, weights_of
 from cortex.engine.search.query_parser import Parsed
+from cortex.engine.search.weights import Weights, weights_of
 from cortex.engine.store import ChunkLocation
 
 # Best candidates so far that are searched for phrases.

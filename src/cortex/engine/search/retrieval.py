@@ -15,8 +15,9 @@ from cortex.base.types import Doc, Stamp
 from cortex.engine.search import features
 from cortex.engine.search.features import Candidate
 from cortex.engine.search.neighbor_boost import boost_neighbors
-from cortex.engine.search.query_classes import SHORT_TEXTS, Corpus, weights_of
+from cortex.engine.search.query_classes import SHORT_TEXTS, Corpus
 from cortex.engine.search.query_parser import Parsed
+from cortex.engine.search.weights import weights_of
 from cortex.engine.store import (
     ContentQueries,
     LexicalIndex,

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from cortex.base.errors import NetworkError
+from cortex.base.errors import NetworkError, StoreError
 from cortex.engine.embedders.hash_embedder import HashingEmbedder
 from cortex.engine.store import FIELDS, EmbeddingJob, LexicalTerm, SearchFilter, Store
 from cortex.engine.store.index import maintenance, vector_indexes
@@ -453,3 +453,309 @@ def test_the_vectors_read_the_texts_that_they_lack_and_no_others(folder):
     catch_up_without("b.py")
     folder.remove("f1.py")
     catch_up_without("f2.py")
+
+
+def is_ours(name: str, number: int) -> bool:
+    return name.startswith("words-") and name.endswith(f"-{number}")
+
+
+def test_generations_are_counted_and_one_that_is_up_to_date_is_kept(folder):
+    folder.write(a_py="lamp = 1\n")
+    folder.catch_up()
+    (first,) = generations(folder.store)
+    assert is_ours(first, 1)
+    folder.catch_up()
+    folder.write(b_py="lamp = 2\n")
+    folder.catch_up()
+    assert generations(folder.store) == [first]
+    folder.store.indexes.rebuild()
+    (second,) = generations(folder.store)
+    assert is_ours(second, 2)
+
+
+def test_words_are_opened_once_and_not_for_every_search(open_store, folder_of):
+    folder, reader = folder_of(open_store()), open_store()
+    folder.write(a_py="lamp = 1\n")
+    folder.catch_up()
+    for store in (folder.store, reader):
+        assert store.indexes.words() is store.indexes.words()
+        assert store.indexes.vectors(HashingEmbedder().stamp) is store.indexes.vectors(
+            HashingEmbedder().stamp
+        )
+        assert store.indexes.sets is store.indexes.sets
+
+
+def test_the_state_of_the_words_changes_with_what_they_answer(open_store, folder_of):
+    folder = folder_of(open_store())
+    states = [folder.store.indexes.state()]
+    folder.write(a_py="lamp = 1\n")
+    folder.catch_up()
+    states.append(folder.store.indexes.state())
+    folder.write(b_py="lamp = 2\n")
+    folder.catch_up()
+    states.append(folder.store.indexes.state())
+    folder.store.indexes.rebuild()
+    states.append(folder.store.indexes.state())
+    (name,) = generations(folder.store)
+    assert states[0] == ("", NO_WATERMARK)
+    assert [mark for _, mark in states[1:]] == [1, 2, 2]
+    assert states[1][0] == states[2][0] != states[3][0] == name
+    reader = open_store()
+    assert reader.indexes.state() == states[3]
+    damage_missing(folder.store.directory / name)
+    fresh = open_store()
+    assert fresh.indexes.state() == ("", NO_WATERMARK)
+
+
+def test_an_index_that_failed_is_marked_for_everyone_once_and_built_anew(
+    open_store, folder_of, caplog
+):
+    folder, reader = folder_of(open_store()), open_store()
+    folder.write(a_py="lamp = 1\n")
+    folder.catch_up()
+    (name,) = generations(folder.store)
+    failed = StoreError("INDEX_DAMAGED", "it fell over", context={"index": name})
+    for _ in range(2):
+        reader.indexes.doubt(failed)
+    assert [record.message for record in caplog.records] == [
+        "the word index is damaged and will be built anew: it fell over"
+    ]
+    assert reader.indexes.damaged is folder.store.indexes.damaged is True
+    assert reader.indexes.words() is folder.store.indexes.words() is None
+    assert (folder.store.directory / name / "damaged").stat().st_mode & 0o777 == 0o600
+    folder.catch_up()
+    (fresh,) = generations(folder.store)
+    assert is_ours(fresh, 2)
+    assert reader.indexes.damaged is folder.store.indexes.damaged is False
+    assert find(reader, "lamp") == find(folder.store, "lamp") == ["a.py"]
+
+
+def test_an_error_of_an_index_that_was_replaced_meanwhile_is_no_reason_to_doubt_the_new_one(folder):
+    folder.write(a_py="lamp = 1\n")
+    folder.catch_up()
+    (old,) = generations(folder.store)
+    folder.store.indexes.rebuild()
+    folder.store.indexes.doubt(StoreError("INDEX_DAMAGED", "late", context={"index": old}))
+    assert folder.store.indexes.damaged is False
+    assert find(folder.store, "lamp") == ["a.py"]
+
+
+def test_a_file_in_place_of_the_words_is_replaced(open_store, folder_of):
+    folder = folder_of(open_store())
+    folder.write(a_py="lamp = 1\n")
+    folder.catch_up()
+    (name,) = generations(folder.store)
+    path = folder.store.directory / name
+    shutil.rmtree(path)
+    path.write_text("in the way", encoding="utf-8")
+    reader = open_store()
+    assert reader.indexes.words() is None
+    assert path.is_dir() and path.stat().st_mode & 0o777 == 0o700
+    folder.catch_up()
+    assert find(reader, "lamp") == ["a.py"]
+
+
+@pytest.mark.parametrize("look", ["verify", "check"])
+def test_a_byte_that_changed_on_the_disk_is_found_although_the_words_are_open(folder, look):
+    folder.write(a_py="lamp = 1\n")
+    folder.catch_up()
+    (name,) = generations(folder.store)
+    path = max((folder.store.directory / name).glob("*.store"), key=lambda one: one.stat().st_size)
+    raw = bytearray(path.read_bytes())
+    raw[0] ^= 255
+    path.write_bytes(raw)
+    assert find(folder.store, "lamp") == ["a.py"]
+    if look == "check":
+        assert folder.store.check() == [f"the word index {name} is damaged"]
+        assert folder.store.check() == [f"the word index {name} is damaged"]
+    assert folder.store.indexes.verify() is True
+    assert folder.store.indexes.verify() is False
+    assert folder.store.check() == []
+    assert find(folder.store, "lamp") == ["a.py"]
+    assert is_ours(generations(folder.store)[0], 2)
+
+
+def test_rows_that_are_missing_or_too_many_are_counted(folder):
+    folder.write(a_py="lamp = 1\n", b_py="lamp = 2\n", c_py="lamp = 3\n")
+    folder.catch_up()
+    assert folder.store.check() == []
+    gone = [folder.doc("a.py"), folder.doc("b.py")]
+    folder.store.indexes.words().apply((), gone, folder.store.content.seq())
+    assert folder.store.check() == ["words: 2 rows missing, 0 too many"]
+    assert folder.store.indexes.verify() is True
+
+
+def test_words_that_are_behind_are_not_compared(folder):
+    folder.write(a_py="lamp = 1\n")
+    folder.catch_up()
+    folder.write(b_py="lamp = 2\n")
+    (before,) = generations(folder.store)
+    assert folder.store.check() == []
+    assert folder.store.indexes.verify() is False
+    assert generations(folder.store) == [before]
+
+
+def test_before_the_first_words_there_is_nothing_to_compare_or_to_tidy(folder):
+    folder.write(a_py="lamp = 1\n")
+    assert folder.store.check() == []
+    assert folder.store.indexes.verify() is False
+    assert folder.store.indexes.tidy() is False
+    assert generations(folder.store) == []
+
+
+def test_a_store_in_memory_is_searched_checked_tidied_and_repaired_alike(
+    open_store, folder_of, monkeypatch
+):
+    monkeypatch.setattr(maintenance, "DEAD_ROWS", 1)
+    folder = folder_of(open_store(None))
+    indexes = folder.store.indexes
+    assert (indexes.words(), indexes.damaged, indexes.tidy()) == (None, False, False)
+    folder.write(a_py="lamp = 1\n", b_py="lamp = 2\n")
+    indexes.catch_up([making(HashingEmbedder())])
+    assert find(folder.store, "lamp") == ["a.py", "b.py"]
+    assert folder.store.check() == []
+    indexes.doubt(StoreError("INDEX_DAMAGED", "it failed", context={"index": ""}))
+    assert (indexes.words(), indexes.damaged) == (None, True)
+    assert folder.store.check() != []
+    assert indexes.verify() is True
+    assert find(folder.store, "lamp") == ["a.py", "b.py"]
+    folder.remove("a.py")
+    folder.catch_up()
+    assert (indexes.tidy(), indexes.tidy()) == (True, False)
+    assert (find(folder.store, "lamp"), folder.store.check()) == (["b.py"], [])
+
+
+def test_a_rebuild_that_fails_leaves_the_words_as_they_were(folder):
+    folder.write(a_py="lamp = 1\n", b_py="lamp = 2\n")
+    folder.catch_up()
+    before, blob = generations(folder.store), folder.blob("b.py")
+    with folder.store._connections.write() as connection:
+        (text,) = connection.execute("SELECT text FROM blobs WHERE id = ?", (blob,)).fetchone()
+        connection.execute("UPDATE blobs SET text = x'00' WHERE id = ?", (blob,))
+    with pytest.raises(StoreError, match="a text in the store is damaged"):
+        folder.store.indexes.rebuild()
+    assert generations(folder.store) == before
+    with folder.store._connections.write() as connection:
+        connection.execute("UPDATE blobs SET text = ? WHERE id = ?", (text, blob))
+    assert find(folder.store, "lamp") == ["a.py", "b.py"]
+    folder.store.indexes.rebuild()
+    assert find(folder.store, "lamp") == ["a.py", "b.py"]
+
+
+def fail(monkeypatch, method: str, code: str, times: int = 1) -> None:
+    """Let this method of lexical indexes fail, as with a disk that gives errors."""
+    left, own = [times], getattr(LexicalIndex, method)
+
+    def failing(self, *arguments):
+        if left[0]:
+            left[0] -= 1
+            name = self._directory.name if self._directory else ""
+            raise StoreError(code, "the disk says no", context={"index": name})
+        return own(self, *arguments)
+
+    monkeypatch.setattr(LexicalIndex, method, failing)
+
+
+def test_a_new_index_that_can_not_be_written_is_no_damage(folder, monkeypatch):
+    folder.write(a_py="lamp = 1\n")
+    folder.catch_up()
+    before = generations(folder.store)
+    fail(monkeypatch, "apply", "INDEX_DAMAGED")
+    with pytest.raises(StoreError, match="can't be written: the disk says no") as failed:
+        folder.store.indexes.rebuild()
+    assert failed.value.code == "STORE_IO"
+    assert generations(folder.store) == before
+    fail(monkeypatch, "apply", "STORE_UNWRITABLE")
+    with pytest.raises(StoreError) as failed:
+        folder.store.indexes.rebuild()
+    assert failed.value.code == "STORE_UNWRITABLE"
+    assert folder.store.indexes.damaged is False
+
+
+def test_words_that_fail_while_they_are_written_are_built_anew_at_once(folder, monkeypatch):
+    folder.write(a_py="lamp = 1\n")
+    folder.catch_up()
+    folder.write(b_py="lamp = 2\n")
+    fail(monkeypatch, "apply", "INDEX_DAMAGED")
+    folder.catch_up()
+    assert find(folder.store, "lamp") == ["a.py", "b.py"]
+    assert is_ours(generations(folder.store)[0], 2)
+
+
+@pytest.mark.parametrize("look", ["catch_up", "verify", "check", "words"])
+def test_other_failures_of_the_disk_are_told_and_are_no_damage(folder, monkeypatch, look):
+    folder.write(a_py="lamp = 1\n")
+    folder.catch_up()
+    before = generations(folder.store)
+    folder.write(b_py="lamp = 2\n")
+    method = {"catch_up": "apply", "words": "reload"}.get(look, "watermark")
+    fail(monkeypatch, method, "STORE_IO", times=9)
+    with pytest.raises(StoreError, match="the disk says no"):
+        (folder.store.check if look == "check" else getattr(folder.store.indexes, look))()
+    monkeypatch.undo()
+    assert folder.store.indexes.damaged is False
+    assert generations(folder.store) == before
+
+
+@pytest.mark.parametrize("look", ["verify", "tidy", "check"])
+def test_words_that_fail_while_they_are_looked_at_are_damaged(folder, monkeypatch, look):
+    monkeypatch.setattr(maintenance, "DEAD_ROWS", 1)
+    folder.write(a_py="lamp = 1\n", b_py="lamp = 2\n")
+    folder.catch_up()
+    folder.remove("b.py")
+    folder.catch_up()
+    fail(monkeypatch, "identities" if look == "check" else "__len__", "INDEX_DAMAGED")
+    if look == "verify":
+        assert folder.store.indexes.verify() is True
+    else:
+        told = folder.store.check() if look == "check" else folder.store.indexes.tidy()
+        assert told == (["the disk says no"] if look == "check" else False)
+        assert folder.store.indexes.damaged is True
+        folder.catch_up()
+    assert is_ours(generations(folder.store)[0], 2)
+    assert find(folder.store, "lamp") == ["a.py"]
+
+
+def test_another_failure_while_dead_rows_are_counted_is_told(folder, monkeypatch):
+    monkeypatch.setattr(maintenance, "DEAD_ROWS", 1)
+    folder.write(a_py="lamp = 1\n", b_py="lamp = 2\n")
+    folder.catch_up()
+    folder.remove("b.py")
+    folder.catch_up()
+    fail(monkeypatch, "__len__", "STORE_IO")
+    with pytest.raises(StoreError, match="the disk says no"):
+        folder.store.indexes.tidy()
+
+
+def test_dead_rows_are_the_chunks_that_went(folder, monkeypatch):
+    """A tenth of all rows, counted by chunks and not by files, is too many."""
+    monkeypatch.setattr(maintenance, "DEAD_ROWS", 1)
+    lines = "".join(f"    total += price[{line}] * amount[{line}]\n" for line in range(40))
+    functions = "\n\n".join(f"def lamp_{number}():\n{lines}" for number in range(9))
+    folder.write_all({f"f{number}.py": functions for number in range(3)})
+    folder.catch_up()
+    chunks = len(chunk_ids(folder))
+    assert chunks > 3
+    folder.write(one_py="desk = 1\n")
+    folder.remove("f0.py")
+    folder.catch_up()
+    dead = int(folder.store.content.get("dead"))
+    assert dead == chunks
+    folder.remove("one.py")
+    folder.catch_up()
+    assert int(folder.store.content.get("dead")) == chunks + 1
+    assert folder.store.indexes.tidy() is True
+    assert folder.store.content.get("dead") == "0"
+
+
+def test_vectors_that_lost_rows_are_compared_at_the_next_change_after_they_were_looked_at(folder):
+    embedder = HashingEmbedder()
+    folder.write(a_py="lamp = 1\n", b_py="desk = 2\n")
+    folder.store.indexes.catch_up([making(embedder)])
+    vectors = folder.store.indexes.vectors(embedder.stamp)
+    vectors.remove(vectors.ids()[:1])
+    vectors.sync(folder.store.content.seq())
+    folder.store.indexes.verify()
+    folder.write(c_py="chair = 3\n")
+    folder.store.indexes.catch_up([making(embedder)])
+    assert vector_ids(folder.store, embedder) == chunk_ids(folder)

@@ -4,6 +4,7 @@ were.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -216,3 +217,138 @@ def test_what_is_archived_takes_nothing_more_from_those_who_did_not_bring_it(tea
             late = told(new_id(type(body)), body, author=home.name)
             status = team.accept(home.principal, acting(late, action=UPLOAD, key=late.id)).status
             assert status == expected, body
+
+
+def notice_for(team: Team, home: Home, **more: str) -> str:
+    """The id of a notification that somebody has who is mentioned in a new thread."""
+    create(home.library, Thread("Look", body="@bob", **more), actor=person())
+    home.flush()
+    (notice,) = [one.id for one in team.records().values() if one.kind == "notification"]
+    return notice
+
+
+def test_a_notification_may_be_done_and_as_sensitive_as_its_thread_in_one_change(
+    team: Team, ada: Home
+):
+    bob = team.home("bob", 2)
+    number = notice_for(team, ada)
+    before = team.records()[number].body
+    after = replace(before, state="done", sensitivity=SENSITIVE)
+    changed = told(number, after, before, author="ada")
+    assert team.accept(bob.principal, acting(changed, tier=2)).status == APPLIED
+    assert team.records()[number].body == after
+
+
+@pytest.mark.parametrize(
+    "more", [{"reason": "other"}, {"title": "other"}, {"recipient": "ada"}, {"type": "inbox"}]
+)
+def test_of_a_notification_nothing_else_changes_with_its_state(team: Team, ada: Home, more):
+    bob = team.home("bob", 4)
+    number = notice_for(team, ada)
+    before = team.records()[number].body
+    changed = told(number, replace(before, state="done", **more), before, author="ada")
+    assert team.accept(bob.principal, acting(changed)).status == REFUSED
+    assert team.records()[number].body == before
+
+
+@pytest.mark.parametrize("tier", [2, 3, 4])
+def test_the_notification_of_another_is_closed_by_nobody_who_does_not_see_it(
+    team: Team, ada: Home, tier: int
+):
+    team.home("bob", 2)
+    number = notice_for(team, ada)
+    before = team.records()[number].body
+    done = told(number, replace(before, state="done"), before, author="ada")
+    eve = team.home("eve", tier)
+    assert team.accept(eve.principal, acting(done, tier=tier)).status == APPLIED
+    assert team.records()[number].body.state == "new"
+
+
+DAY_MS = 86_400_000
+CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+
+
+def id_at(milliseconds: int) -> str:
+    """The id of an observation that was made then."""
+    digits = ""
+    for _ in range(10):
+        milliseconds, digit = divmod(milliseconds, 32)
+        digits = CROCKFORD[digit] + digits
+    return f"obs_{digits}{'0' * 15}1"
+
+
+@pytest.mark.parametrize(("years", "status"), [(-20, APPLIED), (49, APPLIED), (51, REFUSED)])
+def test_an_id_may_be_ahead_of_the_clock_by_fifty_years(
+    team: Team, ada: Home, years: int, status: str
+):
+    number = id_at(int(time.time() * 1000) + years * 365 * DAY_MS)
+    assert team.accept(ada.principal, acting(told(number, Observation("x")))).status == status
+
+
+@pytest.mark.parametrize(
+    ("created", "kept"),
+    [
+        (946_684_800_000, True),  # 2000-01-01T00:00:00Z
+        (946_684_799_999, False),
+        (1_700_000_000_000, True),
+        (99_999_999_999_999, False),
+    ],
+)
+def test_a_time_since_2000_and_not_after_now_is_believed(
+    team: Team, ada: Home, created: int, kept: bool
+):
+    before = int(time.time() * 1000)
+    change = told(new_id(Observation), Observation("x"), created=created)
+    (one,) = team.accept(ada.principal, acting(change)).records
+    if kept:
+        assert one.record.created == created
+    else:
+        assert before <= one.record.created <= int(time.time() * 1000)
+
+
+@pytest.mark.parametrize(
+    ("tier", "action", "before", "status"),
+    [
+        (2, UPLOAD, False, REFUSED),
+        (3, UPLOAD, False, APPLIED),
+        (4, UPLOAD, False, APPLIED),
+        (4, "edit", False, REFUSED),
+        (4, "edit", True, REFUSED),
+    ],
+)
+def test_others_are_named_by_an_upload_from_tier_3_on(
+    team: Team, tier: int, action: str, before: bool, status: str
+):
+    home = team.home("bob", tier)
+    body = Observation("Seen")
+    seen = told(new_id(Observation), body, body if before else None, author="zoe")
+    assert team.accept(home.principal, acting(seen, action=action, tier=tier)).status == status
+
+
+def test_what_the_core_lost_is_made_again_by_its_author_and_by_nobody_else(team: Team):
+    ada, eve = team.home("ada", 2), team.home("eve", 4)
+    number, before = new_id(Thread), Thread("x")
+    for home, author, status in (
+        (eve, "ada", REFUSED),
+        (ada, "ada", APPLIED),
+        (ada, "ada/agent", APPLIED),
+    ):
+        lost = told(number, replace(before, title="y"), before, author=author)
+        assert team.accept(home.principal, acting(lost, key=f"{home.name}/{author}")).status == (
+            status
+        )
+        number = new_id(Thread) if status == APPLIED else number
+
+
+def test_what_is_made_again_is_the_same_only_where_its_author_makes_it(team: Team, ada: Home):
+    number = create(ada.library, Thread("x"), actor=person()).id
+    ada.flush()
+    other = told(number, Thread("y"))
+    assert team.accept(ada.principal, acting(other, key="own")).status == APPLIED
+    assert team.records()[number].body.title == "x"
+    assert team.accept(ada.principal, acting(other, action=UPLOAD, key="up")).status == REFUSED
+    bob = team.home("bob", 4)
+    forged = replace(other, author="bob")
+    assert team.accept(bob.principal, acting(forged, key="bobs")).status == REFUSED
+    assert team.accept(bob.principal, acting(other, key="adas")).status == REFUSED
+    assert team.records()[number].body.title == "x"

@@ -5,16 +5,19 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cortex.base.record_model import (
     SUMMARY,
     Artifact,
+    Attachment,
     CodeLink,
     Draft,
     Evidence,
     Notification,
+    Observation,
     Subcortex,
     Task,
     Term,
@@ -23,9 +26,12 @@ from cortex.base.record_model import (
 from cortex.families.team.writes.discussion import SINCE
 from cortex.interfaces.team_server.apply.three_way_merge import (
     Conflict,
+    conflict_error,
+    merge_without_base,
     merged,
     supplied_only,
     supplies,
+    unsummarized,
 )
 
 word = st.sampled_from(["", "a", "b", "c"])
@@ -238,3 +244,188 @@ def test_a_summary_that_somebody_wrote_is_taken_without_what_was_said_since():
         ours, summary=f"mine{SINCE}and more", summary_sources=("comment_2", "comment_4")
     )
     assert not supplies(ours, later), "only what was said since is another"
+
+
+def test_bodies_of_two_kinds_are_no_changes_of_one_record():
+    task, thread = Task("x"), Thread("x")
+    for bodies in ((task, task, thread), (task, thread, task), (thread, task, task)):
+        with pytest.raises(TypeError):
+            merged(*bodies)
+
+
+def test_evidence_code_and_files_are_merged_by_what_they_point_to():
+    before = Observation(
+        "x",
+        attachments=(Attachment("a.png", "s3:a", "image/png"), Attachment("b.txt", "s3:b")),
+        code_links=(CodeLink("a.py", symbol="run"), CodeLink("b.py", symbol="run")),
+    )
+    first, second = before.attachments
+    run, other = before.code_links
+    ours = replace(
+        before,
+        attachments=(replace(first, media_type="image/webp"), second),
+        code_links=(replace(run, line_start=7), other),
+    )
+    theirs = replace(
+        before,
+        attachments=(first, replace(second, media_type="text/plain")),
+        code_links=(run, replace(other, line_start=9)),
+    )
+    assert merged(before, ours, theirs) == replace(
+        before,
+        attachments=(replace(first, media_type="image/webp"), theirs.attachments[1]),
+        code_links=(replace(run, line_start=7), theirs.code_links[1]),
+    )
+    clash = merged(
+        before, ours, replace(before, attachments=(replace(first, media_type="image/x"),))
+    )
+    assert isinstance(clash, Conflict) and clash.fields == ("attachments",)
+
+
+def test_the_same_source_with_another_note_is_the_same_evidence():
+    one, two = Evidence("url", "u", "old"), Evidence("file", "u", "old")
+    before = Artifact("x", evidence=(one, two))
+    ours = replace(before, evidence=(replace(one, note="mine"), two))
+    theirs = replace(before, evidence=(one, replace(two, note="theirs")))
+    assert merged(before, ours, theirs) == replace(
+        before, evidence=(replace(one, note="mine"), replace(two, note="theirs"))
+    )
+
+
+def test_fields_of_a_draft_are_merged_by_their_name():
+    before = Draft("thread", "x", "y", patch=(("title", "a"), ("state", "open")))
+    ours = replace(before, patch=(("title", "b"), ("state", "open")))
+    theirs = replace(before, patch=(("title", "a"), ("state", "closed"), ("tags", "t")))
+    assert merged(before, ours, theirs) == replace(
+        before, patch=(("title", "b"), ("state", "closed"), ("tags", "t"))
+    )
+
+
+def test_what_one_changed_and_the_other_took_away_is_kept_from_either_side():
+    before = Subcortex("api", "API", glossary=(Term("a", "1"), Term("b", "1")))
+    changed_one = replace(before, glossary=(Term("a", "2"), Term("b", "1")))
+    without = replace(before, glossary=(Term("b", "1"),))
+    for result in (merged(before, changed_one, without), merged(before, without, changed_one)):
+        assert set(result.glossary) == {Term("a", "2"), Term("b", "1")}
+
+
+@pytest.mark.parametrize("states", [("new", "seen", "done"), ("new", "done", "seen")])
+def test_a_notification_of_an_unknown_state_is_no_further_than_a_new_one(states: tuple[str, ...]):
+    before, *known = (Notification("m", "ada", "thread_x", "t", "r", state) for state in states)
+    for one in known:
+        odd = replace(before, state="archived")
+        assert merged(before, one, odd) == merged(before, odd, one) == one
+
+
+def test_of_two_states_the_later_one_counts_whatever_was_before():
+    odd, new, seen, done = (
+        Notification("m", "ada", "thread_x", "t", "r", state)
+        for state in ("archived", "new", "seen", "done")
+    )
+    for less, more in ((new, seen), (seen, done), (new, done)):
+        assert merged(odd, less, more) == merged(odd, more, less) == more
+
+
+def test_an_open_and_a_seen_notification_keep_their_other_fields():
+    new = Notification("mention", "ada", "thread_x", "t", "r")
+    result = merged(new, replace(new, state="seen"), replace(new, sensitivity="sensitive"))
+    assert result == replace(new, state="seen", sensitivity="sensitive")
+
+
+@pytest.mark.parametrize("state", ["rejected", "published"])
+def test_a_review_without_a_reviewer_is_completed_by_the_other(state: str):
+    draft = Draft("thread", "x", "y")
+    named = replace(draft, state=state, reviewed_by="ada", reviewed_at=5)
+    unnamed = replace(draft, state=state)
+    assert merged(draft, named, unnamed) == merged(draft, unnamed, named) == named
+
+
+def test_two_reviewers_of_a_published_draft_are_a_conflict():
+    draft = Draft("thread", "x", "y")
+    mine, theirs = (
+        replace(draft, state="published", published="thread_1", reviewed_by=who, reviewed_at=at)
+        for who, at in (("ada", 1), ("bob", 2))
+    )
+    clash = merged(draft, mine, theirs)
+    assert isinstance(clash, Conflict) and clash.fields == ("reviewed_by", "reviewed_at")
+
+
+def test_a_review_that_only_one_made_is_that_one():
+    before = Artifact("x", last_reviewed=7)
+    assert merged(before, replace(before, last_reviewed=3), before).last_reviewed == 3
+    assert merged(before, before, replace(before, last_reviewed=3)).last_reviewed == 3
+
+
+def test_a_record_that_is_sent_as_new_again_is_the_one_that_is_there_or_a_conflict():
+    there = Task("x", "body", "done", tags=("t",))
+    assert merge_without_base(there, there) is there
+    clash = merge_without_base(Task("y", "body", "inbox", tags=("t",)), there)
+    assert isinstance(clash, Conflict) and clash.fields == ("title", "state")
+    assert [(one.theirs, one.ours) for one in clash.clashes] == [("x", "y"), ("done", "inbox")]
+
+
+def test_a_notification_that_is_sent_again_stays_as_it_is():
+    there = Notification("mention", "ada", "thread_x", "t", "r", "done")
+    assert merge_without_base(replace(there, state="new", title="other"), there) is there
+
+
+def test_a_thread_that_is_sent_as_new_again_may_have_another_summary():
+    there = Thread("x", summary="one", summary_sources=("comment_1",), summary_by="ada")
+    assert merge_without_base(Thread("x"), there) is there
+    assert isinstance(merge_without_base(Thread("y"), there), Conflict)
+
+
+def test_the_error_of_a_conflict_has_both_values_cut_where_they_are_long():
+    before = Task("x", "body", "inbox")
+    long = "m" * 201
+    one = merged(before, replace(before, state="done"), replace(before, state="blocked"))
+    assert isinstance(one, Conflict)
+    error = conflict_error("task_1", one)
+    assert (error.code, error.message) == (
+        "RECORD_CHANGED",
+        "task_1 was changed meanwhile: state says something else now",
+    )
+    assert error.context == {
+        "id": "task_1",
+        "fields": ["state"],
+        "conflicts": [{"id": "task_1", "field": "state", "theirs": "blocked", "yours": "done"}],
+    }
+    two = merged(
+        before,
+        replace(before, body=long, notes="mine", state="done"),
+        replace(before, body="t" * 200, notes="theirs", state="done"),
+    )
+    assert isinstance(two, Conflict)
+    error = conflict_error("task_1", two)
+    assert error.message.endswith("changed meanwhile: body, notes say something else now")
+    assert error.context["conflicts"] == [
+        {"id": "task_1", "field": "body", "theirs": "t" * 200, "yours": "m" * 199 + "…"},
+        {"id": "task_1", "field": "notes", "theirs": "theirs", "yours": "mine"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("by", "sources", "counts"),
+    [
+        ("ada", ("comment_1",), True),
+        ("ada", (), False),
+        ("", ("comment_1",), False),
+        ("", (), False),
+    ],
+)
+def test_a_summary_is_written_where_it_has_an_author_and_a_comment(by, sources, counts):
+    written = Thread("x", summary="told", summary_by=by, summary_sources=sources)
+    assert supplies(None, written) is supplies(Thread("x"), written) is counts
+    assert supplies(written, written) is False
+    kept = written if counts else Thread("x")
+    assert supplied_only(written) == kept
+    assert merged(Thread("x"), written, Thread("x")) == kept
+    assert unsummarized(written) == Thread("x")
+
+
+@pytest.mark.parametrize("field", ["summary", "summary_by", "summary_sources"])
+def test_a_summary_with_another_text_author_or_comment_is_another(field: str):
+    before = Thread("x", summary="told", summary_by="ada", summary_sources=("comment_1",))
+    other = replace(before, **{field: ("comment_2",) if field == "summary_sources" else "other"})
+    assert supplies(before, other) is True
+    assert merged(before, other, replace(before, tags=("t",))) == replace(other, tags=("t",))
