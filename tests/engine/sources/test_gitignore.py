@@ -45,6 +45,7 @@ from cortex.engine.sources.scanner import Rules, scan
         (["x/a**b"], "x/a/b", None),
         (["tail\\"], "tail\\", None),
         (["[unclosed"], "u", None),
+        (["[a\\"], "a", None),
         (["[]"], "]", None),
         (["[!]"], "a", None),
         (["[]a]x"], "ax", True),

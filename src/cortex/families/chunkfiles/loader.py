@@ -273,7 +273,7 @@ class GenerationLoader:
             fresh.retire()
             raise
         self._swap(fresh, built.states)
-        log.info(
+        log.debug(
             "%s: %d chunks changed, loaded in %.2f s",
             self.directory,
             built.changes,
