@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from families.memory.adapters.claude_bases import START, Made, make_claude_mem
-from families.memory.desk import listing
+from families.memory.adapters.claude_mem_databases import START, Made, make_claude_mem
+from families.memory.libraries import listing
 from protocol.client import MODERN, Client, envelope
 from protocol.code_server import CORTEX
 from protocol.golden import check_golden

@@ -25,7 +25,7 @@ def root(tmp_path: Path, strangers_environment: object) -> Path:
     return root
 
 
-def test_a_change_goes_through_index_export_and_reload_into_an_answer(
+def test_changed_file_is_found_after_index_export_and_reload(
     root: Path, until: Callable[..., float]
 ) -> None:
     assert run(["index", str(root), "--chunks"]) == 0

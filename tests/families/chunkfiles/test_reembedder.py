@@ -57,7 +57,7 @@ def run(folder: Path, dimensions: int = 16) -> dict[str, tuple[int, str, str]]:
     return {one.name: (one.chunks, one.before, one.problem) for one in done}
 
 
-def test_model_dimensions_and_vectors_change_and_nothing_else(tmp_path):
+def test_reembedding_changes_only_model_dimensions_and_vectors(tmp_path):
     before = {
         "_metadata": HEAD,
         "chunks": [chunk(1), chunk(2, extra={"kept": [1, 2.50, True], "embedding": [1, 2]})],
@@ -83,7 +83,7 @@ def test_model_dimensions_and_vectors_change_and_nothing_else(tmp_path):
     assert run(tmp_path) == {"code-data.json": (0, "words", "")}
 
 
-def test_a_bare_list_gets_a_wrapper_that_says_whose_vectors_it_has(tmp_path):
+def test_bare_list_is_wrapped_with_the_name_of_its_model(tmp_path):
     put(tmp_path, "list.json", [{"id": "a", "text": "lamp"}])
     assert run(tmp_path) == {"list.json": (1, "", "")}
     content = json.loads((tmp_path / "list.json").read_text(encoding="utf-8"))
@@ -102,7 +102,7 @@ def test_a_bare_list_gets_a_wrapper_that_says_whose_vectors_it_has(tmp_path):
         "[" * 50_000,
     ],
 )
-def test_what_is_no_chunk_file_is_left_alone_and_named(tmp_path, content):
+def test_invalid_chunk_file_is_left_alone_and_named(tmp_path, content):
     put(tmp_path, "bad.json", content)
     put(tmp_path, "good.json", {"_metadata": HEAD, "chunks": [chunk(1)]})
     put(tmp_path, "generator-output.json", '{"version": "2.0.0"}')
@@ -116,7 +116,7 @@ def test_what_is_no_chunk_file_is_left_alone_and_named(tmp_path, content):
     ) == '{"version": "2.0.0"}'
 
 
-def test_a_folder_that_isn_t_there_is_an_error(tmp_path):
+def test_missing_folder_is_an_error(tmp_path):
     with pytest.raises(CortexError) as caught:
         run(tmp_path / "none")
     assert caught.value.code == "FILE_NOT_FOUND"

@@ -93,13 +93,13 @@ def test_a_memory_that_has_a_vector_is_not_embedded_again(open_library, chroma):
     assert np.flatnonzero(np.frombuffer(raw, dtype="<f2")).tolist() == [7]
 
 
-def test_once_more_changes_nothing(open_library, chroma):
+def test_second_reuse_changes_nothing(open_library, chroma):
     library = open_library(Costly())
     assert [reuse(library, chroma, texts_of(library)) for _ in range(2)] == [1, 1]
     assert [count for _, _, count in library.store.paid.models()] == [1]
 
 
-def test_vectors_of_another_model_are_not_taken_and_that_is_told(open_library, chroma, caplog):
+def test_vectors_of_another_model_are_not_reused_and_that_is_logged(open_library, chroma, caplog):
     library = open_library(Costly("nomic-embed-text"))
     with caplog.at_level(logging.INFO, "cortex.families.memory.chroma_vectors"):
         assert reuse(library, chroma, texts_of(library)) == 0
@@ -107,7 +107,7 @@ def test_vectors_of_another_model_are_not_taken_and_that_is_told(open_library, c
     assert library.store.paid.models() == []
 
 
-def test_vectors_that_cost_nothing_are_made_of_the_text_itself(open_library, chroma):
+def test_free_vectors_are_not_reused(open_library, chroma):
     library = open_library(HashingEmbedder(SIZE))
     assert reuse(library, chroma, texts_of(library)) == 0
 
@@ -117,9 +117,7 @@ def test_a_memory_of_several_chunks_is_embedded_here(open_library, chroma):
     assert reuse(library, chroma, [("obs_1", ["first half", "second half"]), ("obs_2", [])]) == 0
 
 
-def test_a_store_that_is_missing_or_damaged_costs_nothing_but_its_vectors(
-    open_library, chroma, tmp_path, caplog
-):
+def test_missing_or_damaged_store_costs_only_its_vectors(open_library, chroma, tmp_path, caplog):
     library = open_library(Costly())
     assert reuse(library, tmp_path / "nowhere", texts_of(library)) == 0
     (chroma / "chroma.sqlite3").write_bytes(b"no database" * 500)
@@ -128,7 +126,7 @@ def test_a_store_that_is_missing_or_damaged_costs_nothing_but_its_vectors(
     assert "can't be read" in caplog.text
 
 
-def test_vectors_of_another_length_are_not_taken(open_library, tmp_path):
+def test_vectors_of_another_length_are_not_reused(open_library, tmp_path):
     library = open_library(Costly())
     made = make_collection(tmp_path / "other", "cm__claude-mem", 8)
     made.queue(ADD, "obs_1_narrative", np.ones(8))

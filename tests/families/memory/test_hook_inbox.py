@@ -60,7 +60,7 @@ def files(home: Path) -> list[str]:
     )
 
 
-def test_what_a_hook_wrote_is_read_with_all_its_parts(tmp_path, memory):
+def test_hook_note_is_read_with_all_its_parts(tmp_path, memory):
     parts = {
         "title": " Use  uv ",
         "text": "because",
@@ -108,7 +108,7 @@ def test_only_its_owner_can_read_the_inbox(tmp_path):
     assert path.parent.parent.stat().st_mode & 0o777 == 0o700
 
 
-def test_there_may_be_no_inbox_and_no_home(tmp_path, memory):
+def test_missing_inbox_or_home_gives_nothing(tmp_path, memory):
     assert take_in(tmp_path, memory) == 0
     assert take_in(tmp_path / "nowhere", memory) == 0
     assert not is_waiting(tmp_path / "nowhere")
@@ -129,7 +129,7 @@ def test_a_file_stays_until_its_last_candidate_was_remembered(tmp_path, memory, 
     assert files(tmp_path) == []
 
 
-def test_a_candidate_that_is_refused_holds_up_nothing(tmp_path, memory, caplog):
+def test_refused_candidate_does_not_hold_up_others(tmp_path, memory, caplog):
     bring(tmp_path, "one", "two", "three")
     memory.error = InputError("ARGUMENT_INVALID", "it holds a key")
     assert take_in(tmp_path, memory) == 2
@@ -137,7 +137,7 @@ def test_a_candidate_that_is_refused_holds_up_nothing(tmp_path, memory, caplog):
     assert "it holds a key" in caplog.text and "two" not in caplog.text
 
 
-def test_what_makes_remembering_fail_is_not_tried_for_ever(tmp_path, memory, caplog):
+def test_file_that_makes_remembering_crash_is_put_aside(tmp_path, memory, caplog):
     path = bring(tmp_path, "two")
     bring(tmp_path, "three")
     memory.error = ValueError("a defect")
@@ -157,9 +157,7 @@ def test_what_makes_remembering_fail_is_not_tried_for_ever(tmp_path, memory, cap
         (b" " * (3 << 20), "too large"),
     ],
 )
-def test_what_cannot_be_understood_is_put_aside_with_a_reason(
-    tmp_path, memory, caplog, raw, reason
-):
+def test_invalid_file_is_put_aside_with_a_reason(tmp_path, memory, caplog, raw, reason):
     path = bring(tmp_path, "one")
     bring(tmp_path, "two")
     path.write_bytes(raw)
@@ -170,7 +168,7 @@ def test_what_cannot_be_understood_is_put_aside_with_a_reason(
     assert take_in(tmp_path, memory) == 0
 
 
-def test_nothing_of_anybody_else_is_read_or_removed(tmp_path, memory):
+def test_foreign_files_links_and_pipes_are_neither_read_nor_removed(tmp_path, memory):
     bring(tmp_path, "one")
     inbox = tmp_path / "inbox"
     (inbox / "notes.json").write_text("{}", encoding="utf-8")
@@ -190,7 +188,7 @@ def test_nothing_of_anybody_else_is_read_or_removed(tmp_path, memory):
     assert elsewhere.exists()
 
 
-def test_a_file_that_a_killed_hook_did_not_finish_is_taken_after_a_while(tmp_path, memory):
+def test_unfinished_file_of_a_killed_hook_is_taken_after_a_while(tmp_path, memory):
     path = bring(tmp_path, "one")
     unfinished = path.with_name(f".{path.name}")
     path.rename(unfinished)
@@ -210,14 +208,14 @@ def test_a_file_that_cannot_be_read_is_put_aside(tmp_path, memory):
 
 
 @pytest.mark.parametrize("at", [None, "soon", True, -1, float("nan"), 1e300])
-def test_a_time_that_is_none_is_taken_from_the_name(tmp_path, memory, at):
+def test_invalid_time_is_taken_from_the_file_name(tmp_path, memory, at):
     before = int(time.time() * 1000)
     keep(str(tmp_path), {**NOTE, "at": at, "candidates": [{"title": "one"}]})
     take_in(tmp_path, memory)
     assert before <= memory.told[0].at <= int(time.time() * 1000)
 
 
-def test_texts_can_be_stored_whatever_they_hold(tmp_path, memory):
+def test_unstorable_characters_and_parts_are_cleaned(tmp_path, memory):
     listed = [
         {"title": "a\0b\nc", "text": "half \ud800", "facts": "no", "kind": 7},
         {"title": "   "},

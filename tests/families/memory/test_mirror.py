@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cortex.base.runtime.sqlite_file_state import state_of
-from cortex.base.types import Cancel, MemoryState, Mode
+from cortex.base.types import MemoryState, Mode
 from cortex.engine.library import Library
 from cortex.engine.store import Mirror
 from cortex.families.memory import mirror
@@ -27,8 +27,10 @@ from cortex.families.memory.adapters.claude_mem import open_database
 from cortex.families.memory.curation import delete, judge
 from cortex.families.memory.index_text import word
 from cortex.families.memory.mirror import copied, is_due, is_work, sync
-from families.memory.adapters.claude_bases import make_claude_mem
-from families.memory.desk import (
+from families.memory.adapters.claude_mem_databases import make_claude_mem
+from families.memory.libraries import (
+    LEASE_HOLDER,
+    CancelAfter,
     ask,
     copy,
     database,
@@ -41,7 +43,6 @@ from families.memory.desk import (
     titles,
 )
 
-HOLDER = Path(__file__).with_name("holder.py")
 TOKEN = "ghp_" + "aB3dE5fG7hJ9kL1mN3pQ5rS7tU9vW1xY3z5A"
 
 
@@ -61,18 +62,6 @@ def the_mirror(library: Library) -> Mirror:
     return one
 
 
-class Impatient(Cancel):
-    """Over after some looks."""
-
-    def __init__(self, looks: int) -> None:
-        super().__init__()
-        self.looks = looks
-
-    def __bool__(self) -> bool:
-        self.looks -= 1
-        return self.looks < 0
-
-
 # -- the first copy
 # ----------------------------------------------------------------------------------------------------
 
@@ -80,7 +69,7 @@ class Impatient(Cancel):
 def test_the_newest_rows_are_copied_first(library, place, monkeypatch):
     monkeypatch.setattr(mirror, "BATCH", 3)
     database(place, *(f"Row {number}" for number in range(10))).close()
-    assert not sync(library, cancel=Impatient(1))
+    assert not sync(library, cancel=CancelAfter(1))
     assert titles(memories(library)) == ["Row 9", "Row 8", "Row 7", "Row 6", "Row 5", "Row 4"]
     state = copied(library)
     assert (state.rows, state.left, state.complete) == (10, 4, False)
@@ -88,7 +77,7 @@ def test_the_newest_rows_are_copied_first(library, place, monkeypatch):
     assert len(memories(library)) == 10 and copied(library).complete
 
 
-def test_rows_are_found_by_words_when_the_copy_says_that_it_is_done(library, place):
+def test_rows_are_found_by_words_once_the_copy_is_done(library, place):
     database(place, "Zebras count coins", "Lamps are blue").close()
     assert is_due(library) and copy(library) and not is_due(library)
     assert titles(ask(library, "zebra"))[0] == "Zebras count coins"
@@ -102,7 +91,7 @@ def test_a_database_without_rows_is_copied(library, place):
 
 @pytest.mark.parametrize("generation", ["3", "4", "8", "13", "carried", "patched", "curated"])
 def test_databases_of_every_generation_are_copied(library, place, generation):
-    from families.memory.adapters.claude_bases import make_claude_mem
+    from families.memory.adapters.claude_mem_databases import make_claude_mem
 
     made = make_claude_mem(place / "claude-mem.db", generation)
     if generation in ("4", "8", "13", "carried"):
@@ -119,7 +108,7 @@ def test_databases_of_every_generation_are_copied(library, place, generation):
 @given(
     batch=st.integers(1, 7), stops=st.lists(st.integers(0, 3), max_size=6), changes=st.booleans()
 )
-def test_a_copy_that_was_stopped_anywhere_ends_like_one_that_was_not(
+def test_copy_stopped_anywhere_ends_like_an_undisturbed_one(
     tmp_path_factory, batch, stops, changes
 ):
     folder = tmp_path_factory.mktemp("stopped")
@@ -131,7 +120,7 @@ def test_a_copy_that_was_stopped_anywhere_ends_like_one_that_was_not(
     ):
         patch.setattr(mirror, "BATCH", batch)
         for number, looks in enumerate(stops):
-            sync(library, cancel=Impatient(looks))
+            sync(library, cancel=CancelAfter(looks))
             if changes:  # above and below of wherever the copy is
                 made.connection.execute(
                     f"UPDATE observations SET title = 'Changed {number}' WHERE id = {12 - number}"
@@ -172,7 +161,7 @@ def test_new_changed_and_deleted_rows_are_followed(library, place):
     made.close()
 
 
-def test_a_write_that_was_under_way_when_the_files_were_seen_is_read_later(library, place):
+def test_write_in_progress_while_the_files_were_seen_is_copied_later(library, place):
     made = database(place, "Apples")
     assert copy(library)
     made.observation("own-s1", "Pears")
@@ -191,7 +180,7 @@ def test_a_write_that_was_under_way_when_the_files_were_seen_is_read_later(libra
     made.close()
 
 
-def test_a_copy_that_was_killed_while_its_vectors_were_made_has_them_in_the_end(place, isolated):
+def test_copy_killed_while_embedding_has_its_vectors_in_the_end(place, isolated):
     database(place, "Lamps burn at night", "Mills turn").close()
     with Library(settings_of(isolated.cortex)) as library:
         assert copy(library) and ask(library, "lamps").mode is Mode.HYBRID
@@ -206,9 +195,7 @@ def test_a_copy_that_was_killed_while_its_vectors_were_made_has_them_in_the_end(
         assert library.store.check() == [] and ask(library, "lamps").mode is Mode.HYBRID
 
 
-def test_what_was_decided_about_a_row_says_nothing_about_another_one_that_gets_its_key(
-    library, place
-):
+def test_decisions_about_a_row_do_not_apply_to_another_with_its_key(library, place):
     database(place, "Shown", "Hidden", "Forgotten").close()
     assert copy(library)
     judge(library, [one_of(library, "obs_2")], "reject")
@@ -227,7 +214,7 @@ def test_what_was_decided_about_a_row_says_nothing_about_another_one_that_gets_i
     assert titles(ask(library)) == ["Shown"]
 
 
-def test_another_database_in_the_same_place_takes_its_place(library, place):
+def test_replaced_database_is_copied_anew(library, place):
     database(place, *(f"Old {number}" for number in range(5))).close()
     copy(library)
     shutil.rmtree(place)
@@ -237,7 +224,7 @@ def test_another_database_in_the_same_place_takes_its_place(library, place):
 
 
 def test_a_row_that_gets_another_key_is_one_memory(library, place):
-    from families.memory.adapters.claude_bases import make_claude_mem
+    from families.memory.adapters.claude_mem_databases import make_claude_mem
 
     made = make_claude_mem(place / "claude-mem.db", "3")
     number = made.memory(None, "Kept in mind")
@@ -298,7 +285,7 @@ def test_rows_deleted_from_a_large_database_are_noticed_at_once(library, place, 
     made.close()
 
 
-def test_the_setting_for_what_nobody_judged_counts_for_what_is_copied_already(place, isolated):
+def test_uncurated_setting_applies_to_copied_rows(place, isolated):
     database(place, "Apples", "Pears").close()
     with open_library(settings_of(isolated.cortex)) as library:
         copy(library)
@@ -321,7 +308,7 @@ def test_the_setting_for_what_nobody_judged_counts_for_what_is_copied_already(pl
 # ---------------------------------------------------------------------------------------------
 
 
-def test_what_was_judged_stays_judged_when_the_row_changes(library, place):
+def test_judgement_stays_when_the_row_changes(library, place):
     made = database(place, "Apples", "Pears")
     copy(library)
     judge(library, [one_of(library, "obs_1")], "reject")
@@ -336,8 +323,8 @@ def test_what_was_judged_stays_judged_when_the_row_changes(library, place):
     made.close()
 
 
-def test_a_judgement_counts_before_what_the_database_says_itself(library, place):
-    from families.memory.adapters.claude_bases import make_claude_mem
+def test_judgement_wins_over_the_databases_own_status(library, place):
+    from families.memory.adapters.claude_mem_databases import make_claude_mem
 
     made = make_claude_mem(place / "claude-mem.db", "curated")
     made.memory("ack_1", "Approved there", status="approved")
@@ -358,7 +345,7 @@ def test_a_judgement_counts_before_what_the_database_says_itself(library, place)
     made.close()
 
 
-def test_what_was_deleted_never_comes_back(library, place, monkeypatch):
+def test_deleted_row_never_comes_back(library, place, monkeypatch):
     made = database(place, "Apples", "Pears")
     copy(library)
     assert delete(library, [one_of(library, "obs_1")]).copies == 1
@@ -373,7 +360,7 @@ def test_what_was_deleted_never_comes_back(library, place, monkeypatch):
     made.close()
 
 
-def test_what_is_decided_while_a_row_is_being_copied_counts(library, place, monkeypatch):
+def test_decision_made_during_a_copy_counts(library, place, monkeypatch):
     """Another process decides between the look at the judgements and the writing of the rows."""
     database(place, "Apples", "Pears", "Plums").close()
     write = type(library.store.memories).copy
@@ -439,9 +426,7 @@ def corrupt(file: Path) -> None:
         lambda file: file.write_bytes(b""),
     ],
 )
-def test_a_database_that_can_not_be_read_is_told_and_the_others_answer(
-    place, isolated, monkeypatch, damage
-):
+def test_unreadable_database_is_noted_and_the_others_answer(place, isolated, monkeypatch, damage):
     monkeypatch.setattr(mirror, "RETRY_SECONDS", -1)
     database(isolated.user / ".ack-mem", "Apples").close()
     database(place, "Pears").close()
@@ -471,7 +456,7 @@ def test_a_copied_database_that_breaks_answers_with_its_copy_and_recovers(
     assert copy(library) and copied(library).complete
 
 
-def test_a_problem_is_not_looked_at_again_at_once(library, place):
+def test_unreadable_database_is_not_retried_at_once(library, place):
     place.mkdir()
     corrupt(place / "claude-mem.db")
     assert not copy(library)
@@ -495,7 +480,7 @@ def test_a_locked_database_is_a_problem_until_it_is_free(library, place, monkeyp
     assert copy(library) and titles(ask(library)) == ["Pears"]
 
 
-def test_a_database_that_is_gone_is_not_answered_with_and_forgotten_after_a_while(
+def test_missing_database_gives_no_answers_and_is_forgotten_after_a_while(
     library, place, monkeypatch
 ):
     database(place, "Pears").close()
@@ -519,7 +504,7 @@ def test_a_database_that_is_gone_is_not_answered_with_and_forgotten_after_a_whil
 
 
 @pytest.mark.parametrize("writing", [False, True])
-def test_the_folder_of_the_database_stays_as_it_is(library, place, writing):
+def test_folder_of_the_database_is_never_changed(library, place, writing):
     made = database(place, "Apples", "Pears")
     if not writing:
         made.close()
@@ -550,10 +535,10 @@ def test_a_folder_that_can_only_be_read_is_copied(library, place):
 # -------------------------------------------------------------------------------------------------
 
 
-def test_the_one_that_holds_the_lease_copies_and_the_other_waits(library, place, isolated, until):
+def test_lease_holder_copies_while_another_process_waits(library, place, isolated, until):
     made = database(place, "Apples")
     holder = subprocess.Popen(
-        [sys.executable, str(HOLDER), str(isolated.cortex)],
+        [sys.executable, str(LEASE_HOLDER), str(isolated.cortex)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -573,14 +558,14 @@ def test_the_one_that_holds_the_lease_copies_and_the_other_waits(library, place,
         made.close()
 
 
-def test_waiting_for_another_process_ends(library, place, isolated):
+def test_wait_for_another_process_ends_after_its_timeout(library, place, isolated):
     database(place, "Apples").close()
     with open_library(settings_of(isolated.cortex)) as other:
         hold(other)
         started = time.monotonic()
         assert not sync(library, seconds=0.1)
         assert time.monotonic() - started < 5
-        assert not sync(library, seconds=60, cancel=Impatient(1))
+        assert not sync(library, seconds=60, cancel=CancelAfter(1))
 
 
 def test_a_database_that_only_another_process_knows_is_copied_by_the_holder(isolated, tmp_path):
@@ -597,7 +582,7 @@ def test_a_database_that_only_another_process_knows_is_copied_by_the_holder(isol
         assert titles(ask(holder)) == []  # it is not among its own
 
 
-def test_the_journal_of_a_running_writer_is_seen(library, place):
+def test_rows_in_the_journal_of_a_running_writer_are_copied(library, place):
     made = database(place, "Apples")
     made.connection.execute("PRAGMA wal_autocheckpoint = 0")
     made.observation("own-s1", "Only in the journal")
@@ -606,7 +591,7 @@ def test_the_journal_of_a_running_writer_is_seen(library, place):
     made.close()
 
 
-def test_half_of_a_transaction_is_not_seen(library, place):
+def test_uncommitted_row_is_not_copied(library, place):
     made = database(place, "Apples")
     made.connection.execute(
         "INSERT INTO observations (memory_session_id, project, type, title, created_at, created_at_epoch) VALUES ('own-s1', 'ack', 'x', 'Half', '', 1)"
@@ -618,7 +603,7 @@ def test_half_of_a_transaction_is_not_seen(library, place):
     made.close()
 
 
-def test_errors_of_our_own_store_are_not_taken_for_theirs(library, place, monkeypatch):
+def test_own_store_error_is_not_reported_as_a_database_problem(library, place, monkeypatch):
     database(place, "Apples").close()
 
     def full(*given) -> None:
@@ -629,7 +614,7 @@ def test_errors_of_our_own_store_are_not_taken_for_theirs(library, place, monkey
         copy(library)
 
 
-def test_the_lines_of_a_private_key_and_the_name_of_a_project_are_no_hiding_place(library, place):
+def test_secrets_in_fact_lines_project_and_kind_are_redacted(library, place):
     made = database(place)
     lines = [
         f"MIIEpAIBAAKCAQEA{number}u5bXkq9Zt3Vw7Rm2Lc8Yp4Nd6Hf1Jg0Ts{number}KzQe"
@@ -675,7 +660,7 @@ def test_a_clock_that_was_ahead_does_not_stop_a_second_try(library, place, monke
     assert titles(memories(library)) == ["Lamps are blue"]
 
 
-def test_a_row_from_a_far_future_stops_no_copy(library, place):
+def test_row_from_the_far_future_is_copied(library, place):
     made = database(place, "Lamps are blue")
     made.observation("own-s1", "From a broken clock", created_at_epoch=99_999_999_999_999)
     assert copy(library)

@@ -54,12 +54,12 @@ def test_each_memory_is_a_line_with_its_id_date_and_kind():
     ]
 
 
-def test_where_nothing_is_known_nothing_is_told():
+def test_brief_is_empty_without_memories_or_room():
     assert brief_text(context(), 10_000) == ""
     assert brief_text(context([one("Use uv")]), 20) == ""
 
 
-def test_what_has_no_room_is_left_out_by_whole_lines_with_its_title():
+def test_lines_beyond_the_room_are_left_out_with_their_heading():
     text = brief_text(context([one("a"), one("b" * 200)], others=[one("c" * 200)]), len(HEAD) + 300)
     assert "- mem_1 2026-11-01 a\n" in text and "b" * 200 in text
     assert "From other projects" not in text and text.endswith("\n```")
@@ -81,7 +81,7 @@ def test_no_title_ends_the_fence_or_its_line(titles, room):
         assert not any(lines[-1] in line for line in lines[3:-1])
 
 
-def test_a_memory_whose_code_changed_says_so():
+def test_memory_with_changed_code_is_marked_maybe_stale():
     stale = {(OWN, "mem_1"): ("client.py changed",)}
     assert "- mem_1 2026-11-01 Use uv [maybe stale: client.py changed]" in brief_text(
         context([one("Use uv")], stale=stale.items()), 10_000

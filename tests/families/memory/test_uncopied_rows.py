@@ -15,8 +15,8 @@ from cortex.families.memory.ids import find_memory
 from cortex.families.memory.mirror import behind
 from cortex.families.memory.session_context import session_of
 from cortex.families.memory.uncopied_rows import ANSWER_SECONDS, glimpse
-from families.memory.adapters.claude_bases import Made, make_claude_mem
-from families.memory.desk import copy, database, open_library, settings_of
+from families.memory.adapters.claude_mem_databases import Made, make_claude_mem
+from families.memory.libraries import copy, database, open_library, settings_of
 
 
 def lock(made: Made) -> None:
@@ -33,7 +33,7 @@ def scopes(user: Path, *names: str) -> list[Made]:
     return made
 
 
-def test_what_is_seen_in_each_comes_with_what_could_not_be_read(isolated):
+def test_glimpse_gives_readable_databases_and_reports_the_others(isolated):
     (made,) = scopes(isolated.user, "dev")
     made.close()
     there = MemoryDatabase(isolated.user / ".ack-mem" / "scopes" / "dev" / "memory.db", "dev")
@@ -48,7 +48,7 @@ def test_what_is_seen_in_each_comes_with_what_could_not_be_read(isolated):
     assert len(problems) == 1 and "nowhere.db" in problems[0]
 
 
-def test_where_time_is_over_the_rest_is_not_opened(isolated):
+def test_no_database_is_opened_after_the_time_is_over(isolated):
     database(isolated.user / ".claude-mem", "Pears", close=True)
     problems: list[str] = []
     there = MemoryDatabase(isolated.user / ".claude-mem" / "claude-mem.db", "")
@@ -58,7 +58,7 @@ def test_where_time_is_over_the_rest_is_not_opened(isolated):
     assert "ask again" in problems[0]
 
 
-def test_databases_that_are_all_locked_hold_an_answer_up_for_one_moment_only(isolated):
+def test_locked_databases_delay_an_answer_only_once(isolated):
     made = scopes(isolated.user, "a", "b", "c")
     for one in made:
         lock(one)
@@ -72,7 +72,7 @@ def test_databases_that_are_all_locked_hold_an_answer_up_for_one_moment_only(iso
         one.close()
 
 
-def test_only_a_database_that_has_changed_since_it_was_copied_is_looked_into(isolated):
+def test_only_a_database_changed_since_its_copy_is_behind(isolated):
     made = database(isolated.user / ".claude-mem", "Pears")
     with open_library(settings_of(isolated.cortex)) as library:
         assert [one.path.name for one in behind(library)] == ["claude-mem.db"]

@@ -15,7 +15,7 @@ from cortex.families.memory import writer
 from cortex.families.memory.curation import judge
 from cortex.families.memory.file_import import ImportedMemory
 from cortex.families.memory.writer import HOOK, IMPORT, add, add_all
-from families.memory.desk import (
+from families.memory.libraries import (
     ask,
     copy,
     database,
@@ -36,7 +36,7 @@ def library(isolated) -> Iterator[Library]:
         yield opened
 
 
-def test_what_a_person_adds_is_approved_and_found_at_once(library):
+def test_memory_added_by_a_person_is_approved_and_found_at_once(library):
     written = add(
         library,
         Memory("", "  Lamps  are\nblue ", project="shop", concepts=("lamp",)),
@@ -59,7 +59,7 @@ def test_what_a_person_adds_is_approved_and_found_at_once(library):
     assert library.store.memories.citations(one.id)[0].path == "a.py"
 
 
-def test_what_a_hook_or_an_import_brings_is_in_staging(library):
+def test_memory_from_a_hook_or_import_is_in_staging(library):
     add(library, Memory("", "Lamps are blue"), state=MemoryState.STAGING, actor=HOOK)
     add_all(
         library,
@@ -85,7 +85,7 @@ def test_what_a_hook_or_an_import_brings_is_in_staging(library):
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("actor", ["person", HOOK])
-def test_what_can_not_be_kept_is_refused_whoever_brings_it(library, memory, why, actor):
+def test_invalid_memory_is_refused_from_every_actor(library, memory, why, actor):
     with pytest.raises(InputError) as error:
         add(library, memory, actor=actor)
     assert (
@@ -97,7 +97,7 @@ def test_what_can_not_be_kept_is_refused_whoever_brings_it(library, memory, why,
     assert taken.added == () and len(taken.refused) == 1 and memories(library) == []
 
 
-def test_what_says_the_same_in_another_scope_is_not_written_again(library):
+def test_duplicate_in_another_scope_is_not_written_again(library):
     first = add(
         library, Memory("", LONG, project="shop"), state=MemoryState.STAGING, actor=HOOK
     ).key
@@ -114,7 +114,7 @@ def test_what_says_the_same_in_another_scope_is_not_written_again(library):
     assert one_of(library, first).state is MemoryState.APPROVED and len(memories(library)) == 1
 
 
-def test_what_a_foreign_row_says_is_approved_when_a_person_says_it(library, isolated):
+def test_foreign_duplicate_is_approved_when_a_person_adds_it(library, isolated):
     database(isolated.user / ".claude-mem", LONG).close()
     copy(library)
     written = add(library, Memory("", LONG))
@@ -123,7 +123,7 @@ def test_what_a_foreign_row_says_is_approved_when_a_person_says_it(library, isol
     ).state is MemoryState.APPROVED
 
 
-def test_what_only_a_database_said_that_is_gone_is_written(library, isolated):
+def test_duplicate_of_a_row_in_a_missing_database_is_written(library, isolated):
     database(isolated.user / ".claude-mem", LONG).close()
     copy(library)
     shutil.rmtree(isolated.user / ".claude-mem")
@@ -132,9 +132,7 @@ def test_what_only_a_database_said_that_is_gone_is_written(library, isolated):
     assert add_all(library, [ImportedMemory(Memory("", LONG))]).duplicates == 1
 
 
-def test_what_was_rejected_is_approved_when_a_person_says_it_again_and_not_when_a_hook_does(
-    library,
-):
+def test_rejected_memory_is_approved_again_by_a_person_but_not_by_a_hook(library):
     key = add(library, Memory("", LONG)).key
     judge(library, [one_of(library, key)], "reject")
     assert add(library, Memory("", LONG), state=MemoryState.STAGING, actor=HOOK).key == key
@@ -143,14 +141,14 @@ def test_what_was_rejected_is_approved_when_a_person_says_it_again_and_not_when_
     assert one_of(library, key).state is MemoryState.APPROVED
 
 
-def test_what_is_similar_is_kept_and_told(library):
+def test_similar_memory_is_kept_and_reported(library):
     first = add(library, Memory("", LONG)).key
     written = add(library, Memory("", LONG.replace("Thursday", "Friday")))
     assert written.created and [one.memory.key for one in written.similar_to] == [first]
     assert add(library, Memory("", "Zebras count coins")).similar_to == ()
 
 
-def test_what_was_served_is_not_learnt_again_from_a_hook(library):
+def test_served_memory_is_not_learnt_again_from_a_hook(library):
     key = add(library, Memory("", LONG, facts=("Nobody deploys on Friday at all",))).key
     recalled = Memory("", "Nobody deploys on Friday at all")
     written = add(library, recalled, state=MemoryState.STAGING, actor=HOOK)
@@ -158,7 +156,7 @@ def test_what_was_served_is_not_learnt_again_from_a_hook(library):
     assert add(library, recalled).created  # a person may
 
 
-def test_what_an_instruction_file_says_is_not_learnt_from_a_hook(library):
+def test_text_of_an_instruction_file_is_not_learnt_from_a_hook(library):
     said = f"# Rules\n\n- {LONG}.\n"
     written = add(
         library, Memory("", LONG), state=MemoryState.STAGING, actor=HOOK, instructions=said
@@ -166,7 +164,7 @@ def test_what_an_instruction_file_says_is_not_learnt_from_a_hook(library):
     assert not written.created and "instruction file" in written.refused and memories(library) == []
 
 
-def test_a_memory_takes_the_place_of_others_in_one_step(library, isolated):
+def test_new_memory_supersedes_several_in_one_step(library, isolated):
     database(isolated.user / ".claude-mem", "Cut on Monday").close()
     copy(library)
     own = add(library, Memory("", "Cut on Tuesday")).key
@@ -179,7 +177,7 @@ def test_a_memory_takes_the_place_of_others_in_one_step(library, isolated):
     assert titles(ask(library)) == [LONG]
 
 
-def test_a_memory_that_says_what_it_supersedes_says_is_written(library):
+def test_duplicate_of_a_superseded_memory_is_written(library):
     key = add(library, Memory("", LONG, project="shop")).key
     written = add(library, Memory("", LONG, project="mill"), supersedes=[one_of(library, key)])
     assert (
@@ -189,7 +187,7 @@ def test_a_memory_that_says_what_it_supersedes_says_is_written(library):
     )
 
 
-def test_many_are_one_step_however_many_transactions_they_take(library, monkeypatch):
+def test_many_memories_are_one_step_across_transactions(library, monkeypatch):
     monkeypatch.setattr(writer, "BATCH", 3)
     brought = [ImportedMemory(Memory("", f"Lamp {number} is lit")) for number in range(8)] + [
         ImportedMemory(Memory("", "lamp 3 IS lit"))
@@ -204,9 +202,7 @@ def test_many_are_one_step_however_many_transactions_they_take(library, monkeypa
     assert {one.actor for one in library.store.memories.decisions(99)} == {IMPORT}
 
 
-def test_what_another_process_writes_at_the_same_moment_is_one_memory(
-    library, isolated, monkeypatch
-):
+def test_memory_written_by_two_processes_at_once_is_kept_once(library, isolated, monkeypatch):
     # Whoever holds the lease is the one who waits
     monkeypatch.setattr(libraries, "FOLLOW_SECONDS", 0.1)
     with open_library(settings_of(isolated.cortex)) as other:
@@ -224,7 +220,7 @@ def test_what_another_process_writes_at_the_same_moment_is_one_memory(
     assert one_of(library, written.key).state is MemoryState.APPROVED  # as the person said
 
 
-def test_two_imports_of_the_same_at_once_bring_it_once(library, isolated):
+def test_concurrent_imports_of_the_same_rows_bring_them_once(library, isolated):
     brought = [ImportedMemory(Memory("", f"Lamp {number} is blue")) for number in range(6)]
 
     def slowly() -> Iterator[ImportedMemory]:
@@ -237,6 +233,6 @@ def test_two_imports_of_the_same_at_once_bring_it_once(library, isolated):
     assert len(memories(library)) == 6
 
 
-def test_what_an_import_is_refused_for_is_not_told_with_it(library):
+def test_secret_of_a_refused_import_is_not_repeated(library):
     taken = add_all(library, [ImportedMemory(Memory("", f"The key {TOKEN}"))])
     assert len(taken.refused) == 1 and TOKEN not in repr(taken)

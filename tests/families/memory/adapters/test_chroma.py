@@ -68,7 +68,7 @@ def test_vectors_are_made_length_one(made: Made) -> None:
     assert found(made) == {"a": pytest.approx([0.6, 0, 0.8, 0]), "b": NORTH}
 
 
-def test_what_waits_in_the_queue_wins_over_what_was_flushed(made: Made) -> None:
+def test_queued_changes_win_over_flushed_vectors(made: Made) -> None:
     made.flush([(1, EAST), (2, EAST), (3, EAST)], {1: "a", 2: "b", 3: "c"})
     made.queue(UPDATE, "a", NORTH)
     made.queue(UPSERT, "a", UP)
@@ -88,7 +88,7 @@ def test_the_queue_is_applied_as_chroma_does(made: Made) -> None:
     assert found(made) == {"known": EAST, "again": UP}
 
 
-def test_changes_that_the_files_have_are_not_applied_again(made: Made) -> None:
+def test_flushed_changes_are_not_applied_again(made: Made) -> None:
     made.queue(UPSERT, "a", NORTH)
     made.queue(UPSERT, "a", UP)
     made.flush([(1, EAST)], {1: "a"}, upto=1)
@@ -97,12 +97,12 @@ def test_changes_that_the_files_have_are_not_applied_again(made: Made) -> None:
     assert found(made) == {"a": EAST}
 
 
-def test_a_label_that_nobody_has_is_a_deleted_vector(made: Made) -> None:
+def test_label_without_an_id_is_a_deleted_vector(made: Made) -> None:
     made.flush([(1, EAST), (2, NORTH)], {2: "b"})
     assert found(made) == {"b": NORTH}
 
 
-def test_collections_are_told_with_what_is_in_them(made: Made) -> None:
+def test_collections_are_listed_with_dimensions_and_count(made: Made) -> None:
     make_collection(made.store, "empty", 384)
     made.sql(
         "INSERT INTO segments VALUES ('m', 'urn:chroma:segment/metadata/sqlite', 'METADATA', ?)",
@@ -117,7 +117,7 @@ def test_collections_are_told_with_what_is_in_them(made: Made) -> None:
     ]
 
 
-def test_other_collections_and_unknown_ones_are_kept_apart(made: Made) -> None:
+def test_vectors_of_other_and_unknown_collections_do_not_mix(made: Made) -> None:
     other = make_collection(made.store, "other")
     made.queue(ADD, "a", EAST)
     other.queue(ADD, "a", NORTH)
@@ -137,7 +137,7 @@ def test_a_memory_is_the_centre_of_its_parts(tmp_path: Path) -> None:
     assert memories["obs_120"].tolist() == UP
 
 
-def test_what_is_told_counts_as_much_as_all_facts_together(tmp_path: Path) -> None:
+def test_narrative_weighs_as_much_as_all_facts_together(tmp_path: Path) -> None:
     made = make_collection(tmp_path, "cm__x")
     made.queue(ADD, "obs_1_narrative", EAST)
     for number in range(9):
@@ -147,7 +147,7 @@ def test_what_is_told_counts_as_much_as_all_facts_together(tmp_path: Path) -> No
     )
 
 
-def test_memories_of_the_third_generation_go_by_their_documents(tmp_path: Path) -> None:
+def test_third_generation_vectors_are_keyed_by_document_id(tmp_path: Path) -> None:
     made = make_collection(tmp_path, "claude_memories")
     made.queue(ADD, "web_5f_2025-10-01_001", EAST)
     made.queue(ADD, "web_5f_2025-10-01_001_fact_000", EAST)
@@ -159,7 +159,7 @@ def test_memories_of_the_third_generation_go_by_their_documents(tmp_path: Path) 
     }
 
 
-def test_parts_that_point_away_from_each_other_have_no_centre(tmp_path: Path) -> None:
+def test_opposite_parts_have_no_centre(tmp_path: Path) -> None:
     made = make_collection(tmp_path, "cm__x")
     made.queue(ADD, "obs_1_narrative", EAST)
     made.queue(ADD, "obs_1_fact_0", WEST)
@@ -187,7 +187,7 @@ def test_nothing_in_the_store_is_changed(made: Made) -> None:
 # ------------------------------------------------------------------------------------------
 
 
-def test_a_missing_store_is_told(tmp_path: Path) -> None:
+def test_missing_store_is_reported(tmp_path: Path) -> None:
     for read in (
         lambda: collections(tmp_path),
         lambda: list(vectors(tmp_path, "x")),
@@ -198,14 +198,14 @@ def test_a_missing_store_is_told(tmp_path: Path) -> None:
         assert caught.value.code == "FILE_NOT_FOUND"
 
 
-def test_what_is_no_chroma_store_is_told(tmp_path: Path) -> None:
+def test_file_that_is_no_chroma_store_is_reported(tmp_path: Path) -> None:
     (tmp_path / "chroma.sqlite3").write_bytes(b"no database" * 500)
     with pytest.raises(FileError) as caught:
         collections(tmp_path)
     assert caught.value.code == "IMPORT_UNREADABLE"
 
 
-def test_a_view_is_no_table(made: Made) -> None:
+def test_view_in_place_of_a_table_is_unreadable(made: Made) -> None:
     made.sql("DROP TABLE embeddings_queue")
     made.sql(
         "CREATE VIEW embeddings_queue AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) "
@@ -285,9 +285,7 @@ def test_a_count_that_is_too_large_reads_no_further_than_the_file(made: Made) ->
         struct.pack("<iQQQQQQ", 1, 0, 9, 1, 160, 152, 132),
     ],
 )
-def test_a_header_that_makes_no_sense_costs_the_flushed_vectors_only(
-    made: Made, header: bytes
-) -> None:
+def test_invalid_header_costs_the_flushed_vectors_only(made: Made, header: bytes) -> None:
     made.flush([(1, EAST)], {1: "a"})
     made.queue(ADD, "b", NORTH)
     (made.folder / "header.bin").write_bytes(header)
@@ -306,7 +304,7 @@ def test_vectors_without_a_direction_are_left_out(made: Made) -> None:
     assert found(made) == {"large": pytest.approx([0.5**0.5, 0.5**0.5, 0, 0])}
 
 
-def test_a_number_that_signals_when_it_is_touched_is_left_out_quietly(made: Made) -> None:
+def test_signalling_nan_is_left_out_without_a_warning(made: Made) -> None:
     made.flush([(1, EAST), (2, NORTH)], {1: "a", 2: "b"})
     file = made.folder / "data_level0.bin"
     raw = bytearray(file.read_bytes())
@@ -315,7 +313,7 @@ def test_a_number_that_signals_when_it_is_touched_is_left_out_quietly(made: Made
     assert found(made) == {"b": NORTH}
 
 
-def test_a_schema_that_is_no_text_is_told(made: Made) -> None:
+def test_schema_that_is_no_text_is_reported(made: Made) -> None:
     file = made.store / "chroma.sqlite3"
     file.write_bytes(file.read_bytes().replace(b"CREATE TABLE", b"CR\xff\x80E TABLE"))
     with pytest.raises(FileError) as caught:
@@ -332,7 +330,7 @@ def test_rows_of_another_size_or_kind_in_the_queue_are_left_out(made: Made) -> N
     assert found(made) == {"right": EAST}
 
 
-def test_a_segment_may_not_lead_elsewhere(made: Made, tmp_path: Path) -> None:
+def test_segment_outside_the_store_is_not_read(made: Made, tmp_path: Path) -> None:
     made.flush([(1, EAST)], {1: "a"})
     os.rename(made.folder, tmp_path / "outside")
     made.sql("UPDATE segments SET id = '../outside'")
@@ -372,7 +370,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Made:
 @pytest.mark.parametrize(
     "name", ["header.bin", "data_level0.bin", "index_metadata.pickle", "../chroma.sqlite3"]
 )
-def test_no_damage_to_a_file_is_more_than_an_error(
+def test_damaged_file_gives_vectors_or_an_import_error(
     tmp_path_factory: pytest.TempPathFactory,
     whole: Made,
     name: str,

@@ -1,0 +1,98 @@
+"""Libraries with memories, and other products' databases, for tests."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from cortex.base.settings import Settings, load
+from cortex.base.types import Cancel
+from cortex.engine.embedders.circuit_breaker import Embedders
+from cortex.engine.library import Library
+from cortex.engine.store import MemoryFilter, Remembered
+from cortex.families.memory.mirror import sync
+from cortex.families.memory.search import MemoryQuery, MemoryResults, find
+from families.memory.adapters.claude_mem_databases import Made, make_claude_mem
+
+
+def settings_of(home: Path, flags: dict[str, object] | None = None, **variables: str) -> Settings:
+    """The settings of a person whose library is there."""
+    environment = {"CORTEX_HOME": str(home), **variables}
+    return load(
+        None,
+        environment=environment,
+        flags={"indexing.workers": 1, **(flags or {})},
+        user_home=Path.home(),
+    )
+
+
+@contextmanager
+def open_library(settings: Settings, *, read_only: bool = False) -> Iterator[Library]:
+    """A library that finds by words alone, so that no model is loaded."""
+    with Library(settings, embedders=Embedders(None), read_only=read_only) as library:
+        yield library
+
+
+def hold(library: Library) -> Library:
+    """Have this process be the one that writes."""
+    assert library.store.lease.take()
+    return library
+
+
+def memories(library: Library, **wanted: object) -> list[Remembered]:
+    return library.store.memories.select(MemoryFilter(**wanted))  # type: ignore[arg-type]
+
+
+def titles(found: MemoryResults | list[Remembered]) -> list[str]:
+    ones = [hit.record for hit in found.hits] if isinstance(found, MemoryResults) else found
+    return [one.memory.title for one in ones]
+
+
+def ask(library: Library, query: str = "", **more: object) -> MemoryResults:
+    return find(library, MemoryQuery(query, **more))  # type: ignore[arg-type]
+
+
+def copy(library: Library) -> bool:
+    return sync(library, seconds=30)
+
+
+def one_of(library: Library, key: str) -> Remembered:
+    (one,) = library.store.memories.by_key(key)
+    return one
+
+
+def listing(folder: Path) -> list[tuple[str, int, int]]:
+    """Every file below a folder, with its size and when it was written."""
+    files = [file for file in sorted(folder.rglob("*")) if file.is_file()]
+    return [
+        (str(file.relative_to(folder)), os.stat(file).st_mtime_ns, os.stat(file).st_size)
+        for file in files
+    ]
+
+
+def database(folder: Path, *titles: str, generation: str = "13", close: bool = False) -> Made:
+    """A database with an observation for each title."""
+    made = make_claude_mem(folder / "claude-mem.db", generation)
+    session = made.session("s1")
+    for number, title in enumerate(titles):
+        made.observation(session, title, created_at_epoch=1_794_768_000_000 + number * 1000)
+    if close:
+        made.close()
+    return made
+
+
+LEASE_HOLDER = Path(__file__).with_name("lease_holder.py")
+
+
+class CancelAfter(Cancel):
+    """A cancellation that takes effect after so many looks."""
+
+    def __init__(self, looks: int) -> None:
+        super().__init__()
+        self.looks = looks
+
+    def __bool__(self) -> bool:
+        self.looks -= 1
+        return self.looks < 0
