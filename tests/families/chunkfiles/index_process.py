@@ -1,4 +1,4 @@
-"""A process that serves chunk files until it is killed: python loader.py FOLDER HOME
+"""A process that serves chunk files until it is killed: python index_process.py FOLDER HOME
 [VARIABLE=VALUE ...]
 """
 

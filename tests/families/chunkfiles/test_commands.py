@@ -30,7 +30,7 @@ def root(tmp_path, strangers_environment):
 
 def chunks_of(folder: Path, name: str) -> dict[str, str]:
     content = json.loads((folder / name).read_text(encoding="utf-8"))
-    return {one["id"]: one["text"] for one in content["chunks"]}
+    return {chunk["id"]: chunk["text"] for chunk in content["chunks"]}
 
 
 def test_export_indexes_writes_and_reports_its_files(cortex, root):
@@ -98,9 +98,9 @@ def test_reembed_embeds_chunk_files_of_another_model(cortex, root, tmp_path, mon
     monkeypatch.chdir(root)
     folder = root / ".cortex" / "chunks"
     folder.mkdir(parents=True)
-    one = {"id": "a", "text": "lamp", "embedding": [1.0, 0.0]}
+    chunk = {"id": "a", "text": "lamp", "embedding": [1.0, 0.0]}
     (folder / "own.json").write_text(
-        json.dumps({"_metadata": {"model": "strange", "dimensions": 2}, "chunks": [one]}),
+        json.dumps({"_metadata": {"model": "strange", "dimensions": 2}, "chunks": [chunk]}),
         encoding="utf-8",
     )
     code, out, _ = cortex("chunks", "reembed")
@@ -109,9 +109,9 @@ def test_reembed_embeds_chunk_files_of_another_model(cortex, root, tmp_path, mon
     code, out, err = cortex("chunks", "reembed", folder)
     assert code == 1 and "bad.json" in err
     code, out, _ = cortex("chunks", "reembed", folder, "--json")
-    told = json.loads(out)
-    assert [file["name"] for file in told["files"]] == ["bad.json", "own.json"]
-    assert told["files"][1]["before"] == told["model"]
+    answer = json.loads(out)
+    assert [file["name"] for file in answer["files"]] == ["bad.json", "own.json"]
+    assert answer["files"][1]["before"] == answer["model"]
     code, _, err = cortex("chunks", "reembed", tmp_path / "none")
     assert code == 1 and "FILE_NOT_FOUND" in err
 

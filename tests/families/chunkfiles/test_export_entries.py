@@ -1,6 +1,4 @@
-"""What goes into an entry: tags as people write them, declarations as they stand, and no text that
-could stop it.
-"""
+"""Entries of an export, from any text."""
 
 from __future__ import annotations
 
@@ -28,7 +26,7 @@ def test_any_text_and_symbols_give_entries_with_unique_ids(text, language, place
             Doc(1, 1, "x/y", 1, 1, 1, language), text, symbols, Sizes(16, 4, size, size // 3)
         )
     )
-    assert len({one.id for one in made}) == len(made)
-    for one in made:
-        assert one.text.strip()
-        assert one.tags and len(set(one.tags)) == len(one.tags)
+    assert len({entry.id for entry in made}) == len(made)
+    for entry in made:
+        assert entry.text.strip()
+        assert entry.tags and len(set(entry.tags)) == len(entry.tags)

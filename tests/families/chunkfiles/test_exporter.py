@@ -1,6 +1,4 @@
-"""Chunk files from an index: another reader reads them, they follow the index, and nothing that
-isn't ours is touched.
-"""
+"""Chunk files exported from an index: their content, how they follow it, foreign files."""
 
 from __future__ import annotations
 
@@ -141,13 +139,11 @@ def out(tmp_path: Path) -> Path:
 
 
 def strict_load(folder: Path) -> dict[str, dict]:
-    """Chunks by id, as the loader of another program takes them: what is wrong with one chunk costs
-    its file, and here the test.
-    """
+    """Chunks by id, as the strict loader of another program takes them."""
     chunks: dict[str, dict] = {}
     for path in sorted(folder.glob("*.json")):
         content = json.loads(path.read_bytes().decode("utf-8"), parse_constant=pytest.fail)
-        for one in content.get("chunks") or ():
+        for chunk in content.get("chunks") or ():
             assert list(content) == ["_metadata", "chunks"]
             assert list(content["_metadata"]) == [
                 "model",
@@ -156,18 +152,18 @@ def strict_load(folder: Path) -> dict[str, dict]:
                 "generated",
                 "version",
             ]
-            assert list(one) == KEYS
-            assert one["id"] and one["id"] not in chunks
-            assert one["text"]
-            assert len(one["embedding"]) == content["_metadata"]["dimensions"]
-            assert math.isclose(float(np.linalg.norm(one["embedding"])), 1.0, abs_tol=1e-5)
-            assert one["chunk_type"] == content["_metadata"]["chunk_type"]
-            assert all(RFC3339.fullmatch(one[name]) for name in ("created_at", "updated_at"))
-            assert [one["metadata"][f"tag_{number}"] for number in range(len(one["tags"]))] == one[
-                "tags"
-            ]
-            assert list(one["metadata"]) == sorted(one["metadata"])
-            chunks[one["id"]] = one
+            assert list(chunk) == KEYS
+            assert chunk["id"] and chunk["id"] not in chunks
+            assert chunk["text"]
+            assert len(chunk["embedding"]) == content["_metadata"]["dimensions"]
+            assert math.isclose(float(np.linalg.norm(chunk["embedding"])), 1.0, abs_tol=1e-5)
+            assert chunk["chunk_type"] == content["_metadata"]["chunk_type"]
+            assert all(RFC3339.fullmatch(chunk[name]) for name in ("created_at", "updated_at"))
+            assert [
+                chunk["metadata"][f"tag_{number}"] for number in range(len(chunk["tags"]))
+            ] == chunk["tags"]
+            assert list(chunk["metadata"]) == sorted(chunk["metadata"])
+            chunks[chunk["id"]] = chunk
     return chunks
 
 
@@ -291,9 +287,9 @@ def test_code_chunks_keep_to_the_configured_size(project, out):
         "many.py", "\n\n".join(f"def f{n}(value):\n    return value + {n}" for n in range(40))
     )
     chunks = export(project, out, chunking__code_chunk_size=100, chunking__overlap=20)
-    parts = [one for name, one in chunks.items() if name.startswith("code-definitions-many.py")]
+    parts = [chunk for name, chunk in chunks.items() if name.startswith("code-definitions-many.py")]
     assert len(parts) > 3
-    assert all(len(one["text"]) < 500 for one in parts)
+    assert all(len(part["text"]) < 500 for part in parts)
     last, following = (part["text"].split("\n\n") for part in parts[:2])
     assert following[0] in last and following[-1] not in last
 
@@ -310,17 +306,17 @@ def test_exported_files_read_back_the_same(project, out):
     for file in listing.files:
         reading = ChunkFileReader(file.path)
         assert (reading.model, reading.dimensions) == ("words", 64)
-        read |= {one.entry.id: one for one in reading}
+        read |= {chunk.entry.id: chunk for chunk in reading}
         assert reading.warnings == []
     assert list(read) and set(read) == set(chunks)
-    for name, one in read.items():
-        assert (one.entry.text, list(one.entry.tags or ())) == (
+    for name, chunk in read.items():
+        assert (chunk.entry.text, list(chunk.entry.tags or ())) == (
             chunks[name]["text"],
             chunks[name]["tags"],
         )
-        assert one.embedding is not None
+        assert chunk.embedding is not None
         assert np.array_equal(
-            one.embedding, HashingEmbedder().embed([one.entry.text], "passage")[0]
+            chunk.embedding, HashingEmbedder().embed([chunk.entry.text], "passage")[0]
         )
 
 
@@ -380,7 +376,7 @@ def test_other_model_embeds_everything_again(project, out):
     assert len(report.written) == 4
     second = strict_load(out)
     assert set(first) == set(second)
-    assert {len(one["embedding"]) for one in second.values()} == {32}
+    assert {len(chunk["embedding"]) for chunk in second.values()} == {32}
 
 
 def test_generator_output_names_every_file(project, out):
@@ -435,7 +431,7 @@ def test_interrupted_export_is_completed_by_the_next(project, out):
     stop.cancel()
     with pytest.raises(Cancelled):
         Exporter(engine, out).export(cancel=stop)
-    # As a disk that lost power may leave it
+    # A disk that lost power may leave this
     (out / "code-data.json").write_text("{", encoding="utf-8")
     assert len(Exporter(engine, out).export().written) == 4
     assert strict_load(out)
@@ -512,4 +508,4 @@ def test_bundled_model_embeds_when_no_embedder_is_configured(project, out, tmp_p
         engine.index()
         report = Exporter(engine, out).export()
     assert report.model.startswith("cortex-static")
-    assert {len(one["embedding"]) for one in strict_load(out).values()} == {report.dimensions}
+    assert {len(chunk["embedding"]) for chunk in strict_load(out).values()} == {report.dimensions}

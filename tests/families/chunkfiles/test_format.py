@@ -1,6 +1,4 @@
-"""Chunk files as indexers write them, and as they must not be: what is malformed costs itself and
-is named.
-"""
+"""Chunk files as indexers write them, and malformed ones."""
 
 import json
 import os
@@ -55,7 +53,7 @@ def file(tmp_path):
 
 def test_a_wrapped_file_gives_its_chunks_with_model_and_dimensions(file):
     found, reading = read(write(file, wrapped(chunk(1), chunk(2))))
-    assert [one.entry.id for one in found] == ["doc-1", "doc-2"]
+    assert [parsed.entry.id for parsed in found] == ["doc-1", "doc-2"]
     assert (reading.model, reading.dimensions, reading.warnings) == (
         "BAAI/bge-small-en-v1.5",
         3,
@@ -67,7 +65,7 @@ def test_a_wrapped_file_gives_its_chunks_with_model_and_dimensions(file):
 
 def test_first_vector_of_a_bare_list_sets_the_dimensions(file):
     found, reading = read(write(file, [chunk(1), chunk(2, embedding=[1, 2])]))
-    assert [one.entry.id for one in found] == ["doc-1"]
+    assert [parsed.entry.id for parsed in found] == ["doc-1"]
     assert (reading.model, reading.dimensions) == ("", 3)
     assert reading.warnings == [
         "doc-chunks.json: chunk 2 (doc-2) has an embedding of 2 numbers instead of 3 (left out)"
@@ -90,22 +88,22 @@ def test_fields_are_kept_as_they_are_written(file):
     }
     written = chunk(metadata=metadata, tags=None, title=None)
     del written["chunk_type"]
-    ((one,), _) = read(write(file, wrapped(written)))
-    assert one.entry.metadata == metadata
-    assert (one.entry.tags, one.entry.title, one.entry.chunk_type) == (None, None, None)
-    assert one.entry.created_at == "2025-10-28T22:06:02.745712-06:00"
+    ((parsed,), _) = read(write(file, wrapped(written)))
+    assert parsed.entry.metadata == metadata
+    assert (parsed.entry.tags, parsed.entry.title, parsed.entry.chunk_type) == (None, None, None)
+    assert parsed.entry.created_at == "2025-10-28T22:06:02.745712-06:00"
 
 
 def test_keys_are_read_in_any_order_and_unknown_keys_are_ignored(file):
     written = dict(reversed([*chunk(text="é" * 50_000).items(), ("extra", {"embedding": [1]})]))
-    ((one,), reading) = read(write(file, wrapped(written)))
-    assert (one.entry.text, len(one.embedding), reading.warnings) == ("é" * 50_000, 3, [])
+    ((parsed,), reading) = read(write(file, wrapped(written)))
+    assert (parsed.entry.text, len(parsed.embedding), reading.warnings) == ("é" * 50_000, 3, [])
 
 
 @pytest.mark.parametrize("embedding", [None, []])
 def test_a_chunk_without_a_vector_is_served(file, embedding):
-    ((one,), reading) = read(write(file, wrapped(chunk(embedding=embedding))))
-    assert (one.embedding, reading.warnings) == (None, [])
+    ((parsed,), reading) = read(write(file, wrapped(chunk(embedding=embedding))))
+    assert (parsed.embedding, reading.warnings) == (None, [])
 
 
 def test_embedding_key_inside_metadata_is_no_vector(file):
@@ -147,7 +145,7 @@ def test_embedding_key_inside_metadata_is_no_vector(file):
 )
 def test_a_malformed_chunk_is_named_and_the_rest_is_served(file, changes, reason):
     found, reading = read(write(file, wrapped(chunk(1), chunk(2, **changes), chunk(3))))
-    assert [one.entry.id for one in found] == ["doc-1", "doc-3"]
+    assert [parsed.entry.id for parsed in found] == ["doc-1", "doc-3"]
     (warning,) = reading.warnings
     assert warning.startswith("doc-chunks.json: chunk 2")
     assert reason in warning
@@ -156,7 +154,7 @@ def test_a_malformed_chunk_is_named_and_the_rest_is_served(file, changes, reason
 @pytest.mark.parametrize("value", [7, "text", None, [1, 2]])
 def test_chunk_that_is_no_object_is_left_out(file, value):
     found, reading = read(write(file, wrapped(value, chunk(2))))
-    assert [one.entry.id for one in found] == ["doc-2"]
+    assert [parsed.entry.id for parsed in found] == ["doc-2"]
     assert reading.warnings == ["doc-chunks.json: chunk 1 is no object (left out)"]
 
 
@@ -166,7 +164,7 @@ def test_chunk_with_an_oversized_number_is_left_out(file):
     )
     text = text.replace("doc-2", "doc-two")
     found, reading = read(write(file, text))
-    assert [one.entry.id for one in found] == ["doc-two"]
+    assert [parsed.entry.id for parsed in found] == ["doc-two"]
     assert "number that is too large" in reading.warnings[0]
 
 
@@ -237,9 +235,9 @@ def test_lone_surrogates_are_replaced(file):
             chunk(id="a\ud800", text="\udfffx", tags=["\ud800"], metadata={"k\ud800": "\udc00"})
         )
     )
-    ((one,), _) = read(write(file, text))
-    assert (one.entry.id, one.entry.text) == ("a�", "�x")
-    assert (one.entry.tags, one.entry.metadata) == (("�",), {"k�": "�"})
+    ((parsed,), _) = read(write(file, text))
+    assert (parsed.entry.id, parsed.entry.text) == ("a�", "�x")
+    assert (parsed.entry.tags, parsed.entry.metadata) == (("�",), {"k�": "�"})
 
 
 @given(
@@ -253,7 +251,7 @@ def test_file_reads_the_same_in_blocks_of_any_size(tmp_path_factory, texts, bloc
         chunk(number, text=text, id=f"{number}-{text[:5]}") for number, text in enumerate(texts)
     ]
     if order:
-        chunks = [dict(reversed(one.items())) for one in chunks]
+        chunks = [dict(reversed(written.items())) for written in chunks]
     file = tmp_path_factory.mktemp("pieces") / "a.json"
     file.write_text(
         json.dumps(wrapped(*chunks), indent=indent, ensure_ascii=False)
@@ -265,11 +263,11 @@ def test_file_reads_the_same_in_blocks_of_any_size(tmp_path_factory, texts, bloc
         found, reading = read(file)
     assert reading.warnings == []
     expected = json.loads(file.read_text(encoding="utf-8"))["chunks"]
-    assert [(one.entry.id, one.entry.text) for one in found] == [
-        (one["id"], one["text"]) for one in expected
+    assert [(parsed.entry.id, parsed.entry.text) for parsed in found] == [
+        (written["id"], written["text"]) for written in expected
     ]
-    assert [one.embedding.tolist() for one in found] == [
-        np.asarray(one["embedding"], dtype=np.float32).tolist() for one in expected
+    assert [parsed.embedding.tolist() for parsed in found] == [
+        np.asarray(written["embedding"], dtype=np.float32).tolist() for written in expected
     ]
 
 

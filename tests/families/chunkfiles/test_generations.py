@@ -1,6 +1,4 @@
-"""Generations on disk: taken over after a kill, copied from a living process, rebuilt where
-damaged, removed when nobody has them.
-"""
+"""Generations on disk: taken over, copied, rebuilt where damaged, removed when unused."""
 
 import os
 import sqlite3
@@ -145,7 +143,8 @@ def test_a_generation_that_is_damaged_while_it_answers_is_built_anew(
     before = index.state().generation
     if harm == "words":
         (words,) = (place / str(before)).glob("store/words-*")
-        (words / "damaged").touch()  # as another process says that it failed there
+        # The mark of another process that failed there
+        (words / "damaged").touch()
         assert any(
             "word index is damaged" in note
             for note in index.search(ChunkQuery("apple number 7")).notes

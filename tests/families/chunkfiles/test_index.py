@@ -1,6 +1,4 @@
-"""A shelf answers from chunk files: filters, duplicates, changes, broken files, and what it says
-about them.
-"""
+"""Answers from chunk files: filters, duplicates, changes, broken files and notes about them."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Many reloads while many ask: no answer fails or mixes two states, nothing is left behind."""
+"""Reloads of chunk files: under load, after a kill, and the clearing of dead rows."""
 
 import gc
 import random
@@ -15,14 +15,13 @@ from cortex.families.chunkfiles.loader import GenerationLoader
 from families.chunkfiles.chunk_files import make_chunk, write_chunks
 
 CLIENTS = 8
-CHUNKS = 24  # in each of two files
+# In each of two files
+CHUNKS = 24
 GROWTH_BYTES = 48 << 20
 
 
 def state(folder, rng, number):
-    """Write a state: every chunk says which one it is of; some chunks come and go, and one file in
-    three stays as it was.
-    """
+    """Write a state of two files; every chunk names its state, and some chunks come and go."""
     for name in ("a", "b"):
         write_chunks(
             folder / f"{name}.json",
@@ -39,12 +38,12 @@ def state(folder, rng, number):
 
 
 def states_of(found):
-    """Which files, and which states of them, the chunks of an answer are of."""
+    """The files, and their states, of the chunks in an answer."""
     return {(entry.chunk_type, entry.text.split()[1]) for entry, _ in found.results}
 
 
 class Asking(threading.Thread):
-    """A client that asks until it is told to stop, and keeps what was wrong."""
+    """A client that searches until it is stopped, and keeps what was wrong."""
 
     def __init__(self, index, seed):
         super().__init__(daemon=True)
@@ -72,14 +71,15 @@ class Asking(threading.Thread):
 
 def stores() -> int:
     gc.collect()
-    return sum(isinstance(one, Store) for one in gc.get_objects())
+    return sum(isinstance(value, Store) for value in gc.get_objects())
 
 
 @pytest.mark.soak
 def test_reloads_under_load_never_fail_mix_states_or_leak(folder, home, opened, until, campaign):
     rounds = campaign(4, 100)
     rng = random.Random(6)
-    before = stores()  # what other tests have left
+    # Stores left by other tests
+    before = stores()
     state(folder, rng, 0)
     index = opened()
     clients = [Asking(index, seed) for seed in range(CLIENTS)]
@@ -117,7 +117,6 @@ def test_reloads_under_load_never_fail_mix_states_or_leak(folder, home, opened, 
 def test_next_start_serves_the_files_when_a_process_is_killed_while_loading(
     folder, home, opened, until, campaign
 ):
-    """Killed at any moment of a build, the next start serves the files as they are."""
     from families.chunkfiles.test_generations import another_process
 
     rng = random.Random(7)
@@ -148,7 +147,8 @@ def test_dead_rows_are_cleared_away_after_a_reload(folder, home, monkeypatch):
     chunks = [make_chunk(f"n{n}", f"basket number {n}", embedding=None) for n in range(1500)]
     loading = GenerationLoader(folder, home)
     tidied = []
-    for turn in range(4):  # 400 of 1,500 at a time: too few to write the words anew at once
+    # 400 of 1,500 at a time: too few to write the words anew at once
+    for turn in range(4):
         changed = [make_chunk(f"n{n}", f"other {turn}", embedding=None) for n in range(400)]
         write_chunks(folder / "a.json", *changed, *chunks[400:])
         assert loading.reload()

@@ -1,4 +1,4 @@
-"""Shelves are shared by windows with the same folder and settings, and closed after the last one."""
+"""Indexes shared by connections with the same folder and settings."""
 
 import threading
 
@@ -106,7 +106,7 @@ def test_concurrent_borrowers_open_one_index(folder, settings, indexes):
         handle.start()
     for handle in threads:
         handle.join(30)
-    assert len({id(one.resource) for one in lent}) == 1
-    for one in lent:
-        pool.give_back(one)
+    assert len({id(handle.resource) for handle in lent}) == 1
+    for borrowed in lent:
+        pool.give_back(borrowed)
     assert pool.indexes() == []

@@ -1,6 +1,4 @@
-"""Who embeds questions about chunks: an endpoint, a model of our own, or nobody; and what is said
-about it.
-"""
+"""The embedder of questions about chunks: an endpoint, the bundled model, or none."""
 
 import json
 import socket
@@ -26,7 +24,7 @@ def chunks(folder):
 
 @pytest.fixture
 def from_file(folder, home):
-    """`from_file({...})`: a project whose own file says this, and which the person allowed."""
+    """`from_file({...})`: a project with this in its own file, allowed by the person."""
 
     def write(embedding: dict, *, allowed: bool = True) -> Path:
         root = folder.parent.parent
@@ -43,16 +41,16 @@ def from_file(folder, home):
 
 
 def unused_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
 
 
 def test_an_endpoint_with_the_files_model_embeds_questions(opened, stub):
     found = opened(CORTEX_EMBEDDING_ENDPOINT=f"{stub.url}/embed").search(ChunkQuery("apple"))
     assert (found.mode, found.notes) == (Mode.HYBRID, ())
     assert ids(found)[0] == "a"
-    asked = [one for one in stub.asked if one.method == "POST"]
+    asked = [request for request in stub.asked if request.method == "POST"]
     assert asked[-1].path == "/embed"
     assert asked[-1].body == {"texts": ["apple"], "mode": "query"}
 
@@ -210,7 +208,7 @@ def test_token_is_not_sent_to_an_endpoint_from_a_projects_file(opened, stub, fro
     config.chmod(0o600)
     opened(root=from_file({"endpoint": stub.url})).search(ChunkQuery("apple"))
     assert stub.asked
-    assert not [one for one in stub.asked if "secret-token" in str(one.headers)]
+    assert not [request for request in stub.asked if "secret-token" in str(request.headers)]
 
 
 @pytest.mark.parametrize(
@@ -239,7 +237,7 @@ def test_autostarted_model_server_ends_with_the_index(folder, home, opened, unti
     address = f"http://127.0.0.1:{unused_port()}/embed"
     index = opened(CORTEX_EMBEDDING_ENDPOINT=address, CORTEX_EMBEDDING_AUTOSTART="true")
     assert index.search(ChunkQuery("apple")).mode is Mode.HYBRID
-    (child,) = [one for one in psutil.Process().children() if "models" in one.cmdline()]
+    (child,) = [process for process in psutil.Process().children() if "models" in process.cmdline()]
     index.close()
     until(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE)
 
@@ -260,7 +258,7 @@ def test_autostarted_model_server_ends_when_its_owner_is_killed(folder, home, un
     )
     with another_process(folder, home, *variables) as (process, _):
         (child,) = [
-            one for one in psutil.Process(process.pid).children() if "models" in one.cmdline()
+            found for found in psutil.Process(process.pid).children() if "models" in found.cmdline()
         ]
         process.kill()
         process.wait(10)

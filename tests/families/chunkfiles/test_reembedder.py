@@ -1,4 +1,4 @@
-"""Chunk files of another model get vectors that can be asked for here; all else in them stays."""
+"""New vectors for the chunk files of another model."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def put(folder: Path, name: str, content: object) -> None:
 
 def run(folder: Path, dimensions: int = 16) -> dict[str, tuple[int, str, str]]:
     done = reembed(folder, CircuitBreaker(HashingEmbedder(dimensions)))
-    return {one.name: (one.chunks, one.before, one.problem) for one in done}
+    return {file.name: (file.chunks, file.before, file.problem) for file in done}
 
 
 def test_reembedding_changes_only_model_dimensions_and_vectors(tmp_path):
@@ -70,7 +70,8 @@ def test_reembedding_changes_only_model_dimensions_and_vectors(tmp_path):
     )
     assert run(tmp_path) == {"code-data.json": (2, "BAAI/bge-small-en-v1.5", "")}
     raw = (tmp_path / "code-data.json").read_text(encoding="utf-8")
-    assert '"later":1e400' in raw and "2.5," in raw  # numbers as they were written
+    # Numbers as they were written
+    assert '"later":1e400' in raw and "2.5," in raw
     after = json.loads(raw)
     assert after["_metadata"] == {**HEAD, "model": "words", "dimensions": 16}
     assert list(after["_metadata"]) == list(HEAD)

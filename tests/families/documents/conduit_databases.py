@@ -25,7 +25,7 @@ CREATE TABLE kb_embedding_stamp (id INTEGER PRIMARY KEY CHECK (id = 1), canonica
 
 
 @dataclass(frozen=True)
-class Made:
+class MadeDatabase:
     """A database that is being made."""
 
     path: Path
@@ -77,10 +77,10 @@ class Made:
         self.connection.commit()
 
 
-def make_base(path: Path, version: int = 2) -> Made:
+def make_base(path: Path, version: int = 2) -> MadeDatabase:
     """An empty database of a generation, in WAL mode as the product has it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     connection = sqlite3.connect(path)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.executescript(FIRST + (SECOND if version == 2 else ""))
-    return Made(path, connection)
+    return MadeDatabase(path, connection)

@@ -1,4 +1,4 @@
-"""A Conduit knowledge base is read in both generations, whatever state it is in, and never written."""
+"""Conduit databases of both generations in any state; never written."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from cortex.base.errors import CortexError
 from cortex.base.types import Stamp
 from cortex.engine.sources import sqlite_snapshot
 from cortex.families.documents.conduit import ConduitFolder, open_base
-from families.documents.conduit_databases import Made, make_base
+from families.documents.conduit_databases import MadeDatabase, make_base
 
 
 @pytest.fixture
-def make(tmp_path: Path) -> Iterator[Callable[..., Made]]:
-    opened: list[Made] = []
+def make(tmp_path: Path) -> Iterator[Callable[..., MadeDatabase]]:
+    opened: list[MadeDatabase] = []
 
-    def one(version: int = 2) -> Made:
+    def make_one(version: int = 2) -> MadeDatabase:
         opened.append(make_base(tmp_path / "conduit" / "conduit.db", version))
         return opened[-1]
 
-    yield one
+    yield make_one
     for made in opened:
         made.connection.close()
 
 
-def fill(made: Made, version: int) -> None:
+def fill(made: MadeDatabase, version: int) -> None:
     made.source(
         "0b1e-uuid", "/home/me/notes", "notes", '["*.md", "*.txt"]', '["drafts/**"]', "manual"
     )
@@ -71,7 +71,7 @@ def test_both_generations_give_their_sources_documents_and_chunks(make, version)
             ("doc_1", "/home/me/notes/a.md")
         ]
         assert list(base.documents("b")) == []
-        assert [(one.document, one.ordinal, one.text, one.end) for one in base.texts()] == [
+        assert [(text.document, text.ordinal, text.text, text.end) for text in base.texts()] == [
             ("doc_1", 0, "lamps", 5),
             ("doc_1", 1, "desks", 5),
         ]
@@ -92,7 +92,8 @@ def test_database_in_use_is_read_with_its_latest_writes(make):
     before = made.path.read_bytes()
     with open_base(made.path.parent) as base:
         assert len(base.folders()) == 2
-        made.source("c", "/more", "more")  # the owner can go on writing
+        # The owner can go on writing
+        made.source("c", "/more", "more")
     assert made.path.read_bytes() == before
     with open_base(made.path.parent) as base:
         assert len(base.folders()) == 3
@@ -184,7 +185,8 @@ def test_locked_database_is_reported_as_locked(make, monkeypatch):
     made.connection.execute("BEGIN EXCLUSIVE")
     made.connection.execute("DELETE FROM kb_chunks")
     journal = made.path.with_name("conduit.db-wal")
-    journal.touch()  # as if it were in use
+    # As if it were in use
+    journal.touch()
     made.path.with_name("conduit.db-shm").touch()
     with pytest.raises(CortexError, match="locked"), open_base(made.path) as base:
         base.folders()

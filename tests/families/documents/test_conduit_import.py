@@ -1,6 +1,4 @@
-"""A Conduit base moves over: sources with their ids and names, documents read anew, vectors where
-they are the same.
-"""
+"""The import of a Conduit database: sources, documents and reusable vectors."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ from families.documents.conduit_databases import make_base
 
 
 class Costly(HashingEmbedder):
-    """An embedder whose vectors are worth keeping; remembers what it was asked to embed."""
+    """An embedder with costly vectors, which records what it was asked to embed."""
 
     def __init__(self, model: str = "words", dimensions: int = 8) -> None:
         super().__init__(dimensions)
@@ -39,7 +37,7 @@ class Costly(HashingEmbedder):
 def open_library(tmp_path: Path) -> Iterator[Callable[..., Library]]:
     with ExitStack() as opened:
 
-        def one(embedder: HashingEmbedder | None = None) -> Library:
+        def open_one(embedder: HashingEmbedder | None = None) -> Library:
             settings = load(
                 None,
                 environment={"CORTEX_HOME": str(tmp_path / "home")},
@@ -50,7 +48,7 @@ def open_library(tmp_path: Path) -> Iterator[Callable[..., Library]]:
             opened.enter_context(library)
             return library
 
-        yield one
+        yield open_one
 
 
 @pytest.fixture

@@ -1,6 +1,4 @@
-"""Keeps a library as a server does: holds its lease, copies, and follows what others write, until
-its stdin says otherwise.
-"""
+"""A process that keeps a library as a server does, until a line comes on its stdin."""
 
 import sys
 import time

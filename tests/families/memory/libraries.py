@@ -14,11 +14,11 @@ from cortex.engine.library import Library
 from cortex.engine.store import MemoryFilter, Remembered
 from cortex.families.memory.mirror import sync
 from cortex.families.memory.search import MemoryQuery, MemoryResults, find
-from families.memory.adapters.claude_mem_databases import Made, make_claude_mem
+from families.memory.adapters.claude_mem_databases import MadeDatabase, make_claude_mem
 
 
 def settings_of(home: Path, flags: dict[str, object] | None = None, **variables: str) -> Settings:
-    """The settings of a person whose library is there."""
+    """The settings of a person with a library in that folder."""
     environment = {"CORTEX_HOME": str(home), **variables}
     return load(
         None,
@@ -30,13 +30,13 @@ def settings_of(home: Path, flags: dict[str, object] | None = None, **variables:
 
 @contextmanager
 def open_library(settings: Settings, *, read_only: bool = False) -> Iterator[Library]:
-    """A library that finds by words alone, so that no model is loaded."""
+    """A library without an embedder, so that no model is loaded."""
     with Library(settings, embedders=Embedders(None), read_only=read_only) as library:
         yield library
 
 
 def hold(library: Library) -> Library:
-    """Have this process be the one that writes."""
+    """Take the lease of a library for this process."""
     assert library.store.lease.take()
     return library
 
@@ -47,7 +47,7 @@ def memories(library: Library, **wanted: object) -> list[Remembered]:
 
 def titles(found: MemoryResults | list[Remembered]) -> list[str]:
     ones = [hit.record for hit in found.hits] if isinstance(found, MemoryResults) else found
-    return [one.memory.title for one in ones]
+    return [record.memory.title for record in ones]
 
 
 def ask(library: Library, query: str = "", **more: object) -> MemoryResults:
@@ -59,12 +59,12 @@ def copy(library: Library) -> bool:
 
 
 def one_of(library: Library, key: str) -> Remembered:
-    (one,) = library.store.memories.by_key(key)
-    return one
+    (record,) = library.store.memories.by_key(key)
+    return record
 
 
 def listing(folder: Path) -> list[tuple[str, int, int]]:
-    """Every file below a folder, with its size and when it was written."""
+    """Every file below a folder, with its time of change and size."""
     files = [file for file in sorted(folder.rglob("*")) if file.is_file()]
     return [
         (str(file.relative_to(folder)), os.stat(file).st_mtime_ns, os.stat(file).st_size)
@@ -72,7 +72,9 @@ def listing(folder: Path) -> list[tuple[str, int, int]]:
     ]
 
 
-def database(folder: Path, *titles: str, generation: str = "13", close: bool = False) -> Made:
+def database(
+    folder: Path, *titles: str, generation: str = "13", close: bool = False
+) -> MadeDatabase:
     """A database with an observation for each title."""
     made = make_claude_mem(folder / "claude-mem.db", generation)
     session = made.session("s1")

@@ -1,4 +1,4 @@
-"""What a keeper sees to: what hooks brought becomes a memory in staging, and databases are copied."""
+"""Background rounds: hook notes become memories in staging, databases are copied."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ def test_round_takes_in_hook_notes_and_copies_databases(library, isolated, shop)
     hold(library)
     tend(library)
     assert not is_waiting(isolated.cortex)
-    (one,) = memories(library, origins=("",))
-    assert (one.memory.title, one.memory.project, one.memory.kind, one.memory.session) == (
-        SAID,
-        "shop",
-        "decision",
-        "s1",
-    )
-    assert (one.state, one.judgement.actor, one.memory.provenance) == (
+    (record,) = memories(library, origins=("",))
+    assert (
+        record.memory.title,
+        record.memory.project,
+        record.memory.kind,
+        record.memory.session,
+    ) == (SAID, "shop", "decision", "s1")
+    assert (record.state, record.judgement.actor, record.memory.provenance) == (
         MemoryState.STAGING,
         "hook",
         "hook codex",
@@ -87,7 +87,7 @@ def test_hook_note_from_a_missing_folder_takes_its_name_as_project(library, shop
     remember(library, HookNote(SAID, project_path=str(shop.parent / "gone"), at=1))
     assert [memory.memory.project for memory in memories(library)] == ["gone"]
     remember(library, HookNote("Zebras count coins in the evening", at=1))
-    assert {one.memory.project for one in memories(library)} == {"gone", ""}
+    assert {record.memory.project for record in memories(library)} == {"gone", ""}
 
 
 def test_rejected_memory_does_not_return_from_a_hook(library, shop):
@@ -106,4 +106,5 @@ def test_the_databases_of_a_library_are_noted_at_its_start(library, isolated):
         str(isolated.user / ".claude-mem" / "claude-mem.db")
     ]
     with open_library(library.settings, read_only=True) as reader:
-        begin(reader)  # it can't write, and says nothing
+        # It can't write, and says nothing
+        begin(reader)

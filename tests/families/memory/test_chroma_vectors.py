@@ -1,4 +1,4 @@
-"""Vectors that memories have in Chroma are kept where the model is the same, and only there."""
+"""Reuse of vectors from Chroma where the model is the same."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SIZE = 384
 
 
 class Costly(HashingEmbedder):
-    """An embedder whose vectors are worth keeping; remembers what it was asked to embed."""
+    """An embedder with costly vectors, which records what it was asked to embed."""
 
     def __init__(self, model: str = "all-MiniLM-L6-v2", dimensions: int = SIZE) -> None:
         super().__init__(dimensions)
@@ -39,7 +39,7 @@ class Costly(HashingEmbedder):
 def open_library(tmp_path: Path) -> Iterator[Callable[[HashingEmbedder], Library]]:
     with ExitStack() as opened:
 
-        def one(embedder: HashingEmbedder) -> Library:
+        def open_one(embedder: HashingEmbedder) -> Library:
             settings = load(
                 None,
                 environment={"CORTEX_HOME": str(tmp_path / "home")},
@@ -55,7 +55,7 @@ def open_library(tmp_path: Path) -> Iterator[Callable[[HashingEmbedder], Library
             )
             return library
 
-        yield one
+        yield open_one
 
 
 @pytest.fixture
@@ -74,7 +74,10 @@ def texts_of(library: Library) -> list[tuple[str, list[str]]]:
     return [
         (
             doc.path,
-            [lookup.text(doc.blob)[one.start : one.end] for _, one in lookup.chunks(doc.blob)],
+            [
+                lookup.text(doc.blob)[chunk.start : chunk.end]
+                for _, chunk in lookup.chunks(doc.blob)
+            ],
         )
         for doc in lookup.docs(library.source.id)
     ]
@@ -139,7 +142,8 @@ def test_vectors_of_another_length_are_not_reused(open_library, tmp_path):
         (ONNX, True),
         (Stamp("openai", "sentence-transformers/all-MiniLM-L6-v2", 384), True),
         (Stamp("ollama", "all-minilm:latest", 384), True),
-        (Stamp("ollama", "all-minilm:33m", 384), False),  # it has twelve layers
+        # It has twelve layers
+        (Stamp("ollama", "all-minilm:33m", 384), False),
         (Stamp("openai", "all-MiniLM-L12-v2", 384), False),
         (Stamp("openai", "all-MiniLM-L6-v2", 256), False),
         (Stamp("openai", "all-MiniLM-L6-v2", 384, "multilingual-e5"), False),

@@ -1,4 +1,4 @@
-"""Judging memories, and taking that back; what is deleted is gone from everywhere."""
+"""Judgement, edits and undo of memories; deletion from every file."""
 
 from __future__ import annotations
 
@@ -61,7 +61,8 @@ def keep(library: Library, title: str, **parts: object) -> str:
 def test_judging_a_foreign_row_changes_answers_until_undone(foreign, action, found):
     assert judge(foreign, [one_of(foreign, "obs_1")], action, reason="so") == 1
     assert titles(ask(foreign, "apples"))[:1] == found
-    assert judge(foreign, [one_of(foreign, "obs_1")], action) == 0  # it is so already
+    # It is so already
+    assert judge(foreign, [one_of(foreign, "obs_1")], action) == 0
     assert undo(foreign) == 1
     assert (
         one_of(foreign, "obs_1").judgement is None and titles(ask(foreign, "apples"))[0] == "Apples"
@@ -145,8 +146,8 @@ def test_memories_do_not_supersede_each_other_in_a_circle(library):
 def test_undo_skips_a_deletion(library):
     gone, kept = keep(library, "Lamps are blue"), keep(library, "Doors are red")
     judge(library, [one_of(library, kept)], "promote")
-    told = delete(library, [one_of(library, gone)])
-    assert (told.own, told.copies, told.complete) == (1, 0, True)
+    deleted = delete(library, [one_of(library, gone)])
+    assert (deleted.own, deleted.copies, deleted.complete) == (1, 0, True)
     assert undo(library) == 1 and one_of(library, kept).state is MemoryState.APPROVED
     with pytest.raises(InputError):
         find_memory(library, gone)
@@ -224,7 +225,8 @@ def test_writes_are_kept_and_deletion_is_incomplete_while_the_index_is_locked(
     mine.close()
     (folder,) = isolated.cortex.glob("words-*")
     others = LexicalIndex(folder)
-    others.apply([], (), mine.watermark())  # it has the lock now
+    # It has the lock now
+    others.apply([], (), mine.watermark())
     monkeypatch.setattr(words_module, "LOCK_SECONDS", 0.0)
     new = keep(library, "Curtains are green")
     assert edit(library, one_of(library, old), Memory("", "Lamps are red")).created

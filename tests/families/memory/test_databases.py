@@ -1,4 +1,4 @@
-"""Where memories are looked for, in which order, and which project and scope somebody is in."""
+"""The databases of memories in their order, and the current scope."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def found(isolated, **variables: str) -> list[tuple[str, str]]:
     """Each database, relative to the person's home, with its scope."""
     ones = databases(settings_of(isolated.cortex, **variables))
     return [
-        (one.path.relative_to(os.path.realpath(isolated.user)).as_posix(), one.scope)
-        for one in ones
+        (found.path.relative_to(os.path.realpath(isolated.user)).as_posix(), found.scope)
+        for found in ones
     ]
 
 

@@ -1,6 +1,4 @@
-"""What says the same is the same, however it is written; what was served or instructed isn't learnt
-again.
-"""
+"""Fingerprints and likeness of memories, and recalled or restated text."""
 
 from __future__ import annotations
 
@@ -37,7 +35,7 @@ def memory(title: str, text: str = "", *facts: str, subtitle: str = "") -> Memor
 
 
 def served(*memories: Memory) -> Callable[[Sequence[bytes]], set[bytes]]:
-    parts = {part for one in memories for part in parts_of(one)}
+    parts = {part for each in memories for part in parts_of(each)}
     return lambda asked: parts & set(asked)
 
 
@@ -59,7 +57,7 @@ def test_fingerprint_ignores_shape_capitals_and_punctuation(title: str) -> None:
 
 
 def test_fingerprint_ignores_key_project_tags_and_files() -> None:
-    other = Memory(
+    second = Memory(
         "k",
         RAILWAY.title,
         RAILWAY.subtitle,
@@ -69,7 +67,7 @@ def test_fingerprint_ignores_key_project_tags_and_files() -> None:
         RAILWAY.text,
         project="p",
     )
-    assert fingerprint(other) == fingerprint(RAILWAY)
+    assert fingerprint(second) == fingerprint(RAILWAY)
 
 
 def test_fingerprint_counts_repeated_text_once() -> None:
@@ -157,18 +155,18 @@ def test_formatted_line_of_an_answer_is_recalled(line: str) -> None:
 
 
 def test_separators_in_a_title_stay_part_of_it() -> None:
-    one = memory("Order of search · words first · then meaning")
-    assert is_recalled(one, served(one))
-    assert not is_recalled(memory("Order of search · meaning first"), served(one))
+    own = memory("Order of search · words first · then meaning")
+    assert is_recalled(own, served(own))
+    assert not is_recalled(memory("Order of search · meaning first"), served(own))
 
 
 def test_brackets_in_a_title_stay_part_of_it() -> None:
     assert not is_recalled(
         memory("Runtime vars work without prefix (since May only)"), served(RAILWAY)
     )
-    one = memory("Use pnpm everywhere (not npm)")
-    assert is_recalled(memory("- mem_1a2b3c 2026-11-02 Use pnpm everywhere (not npm)"), served(one))
-    assert not is_recalled(memory("Use pnpm everywhere (not yarn)"), served(one))
+    own = memory("Use pnpm everywhere (not npm)")
+    assert is_recalled(memory("- mem_1a2b3c 2026-11-02 Use pnpm everywhere (not npm)"), served(own))
+    assert not is_recalled(memory("Use pnpm everywhere (not yarn)"), served(own))
 
 
 def test_hostile_json_is_text() -> None:
@@ -194,14 +192,14 @@ DIFFERENT = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("one", "other"), SAME)
-def test_small_edits_leave_memories_alike(one: str, other: str) -> None:
-    assert likeness(memory(one), memory(other)) >= ALIKE
+@pytest.mark.parametrize(("first", "second"), SAME)
+def test_small_edits_leave_memories_alike(first: str, second: str) -> None:
+    assert likeness(memory(first), memory(second)) >= ALIKE
 
 
-@pytest.mark.parametrize(("one", "other"), DIFFERENT)
-def test_different_memories_of_one_topic_are_not_alike(one: str, other: str) -> None:
-    assert likeness(memory(one), memory(other)) < ALIKE
+@pytest.mark.parametrize(("first", "second"), DIFFERENT)
+def test_different_memories_of_one_topic_are_not_alike(first: str, second: str) -> None:
+    assert likeness(memory(first), memory(second)) < ALIKE
 
 
 def test_the_order_of_facts_hardly_counts() -> None:
@@ -221,16 +219,16 @@ MEMORIES = st.builds(memory, TEXTS, TEXTS, TEXTS, subtitle=TEXTS)
 
 @given(MEMORIES, MEMORIES)
 def test_likeness_is_symmetric_bounded_and_whole_for_equal_memories(
-    one: Memory, other: Memory
+    first: Memory, second: Memory
 ) -> None:
-    assert 0 <= likeness(one, other) <= 1
-    assert likeness(one, other) == likeness(other, one)
-    assert likeness(one, one) == 1
+    assert 0 <= likeness(first, second) <= 1
+    assert likeness(first, second) == likeness(second, first)
+    assert likeness(first, first) == 1
 
 
 @given(MEMORIES)
-def test_memory_with_content_recalls_itself(one: Memory) -> None:
-    assert is_recalled(one, served(one)) == bool(parts_of(one))
+def test_memory_with_content_recalls_itself(own: Memory) -> None:
+    assert is_recalled(own, served(own)) == bool(parts_of(own))
 
 
 INSTRUCTIONS = """# CLAUDE.md
@@ -293,6 +291,6 @@ def test_text_beyond_an_instruction_file_is_not_restated(title: str, text: str) 
     ],
 )
 def test_hostile_repetition_is_read_in_bounded_time(unit: str) -> None:
-    one = memory("something", unit * (50_000 // len(unit)) + "x")
-    assert is_recalled(one, served(one)) == bool(parts_of(one))
-    assert not restates(memory("no such sentence"), one.text)
+    hostile = memory("something", unit * (50_000 // len(unit)) + "x")
+    assert is_recalled(hostile, served(hostile)) == bool(parts_of(hostile))
+    assert not restates(memory("no such sentence"), hostile.text)

@@ -65,8 +65,14 @@ KEPT = strategies.builds(
 def test_exported_memories_are_read_back_unchanged(tmp_path_factory, kept):
     path = write(tmp_path_factory.mktemp("export") / "export.json", export_of(kept, at=NOW))
     assert list(read(path)) == [
-        ImportedMemory(one.memory, one.state, one.scope, one.citations, one.superseded_by)
-        for one in kept
+        ImportedMemory(
+            exported.memory,
+            exported.state,
+            exported.scope,
+            exported.citations,
+            exported.superseded_by,
+        )
+        for exported in kept
     ]
 
 
@@ -118,7 +124,8 @@ def test_export_fits_the_schema_of_claude_mem(tmp_path):
     with open_database(tmp_path / "claude-mem.db") as database:
         read_back = [row.memory for row in database.rows(limit=9, ascending=True)]
     assert [
-        (one.title, one.facts, one.files, one.text, one.session, one.kind) for one in read_back
+        (memory.title, memory.facts, memory.files, memory.text, memory.session, memory.kind)
+        for memory in read_back
     ] == [
         ("Lamps", ("f",), ("lamp.py",), "story", "s1", "decision"),
         ("No session", (), (), "", "cortex", "discovery"),

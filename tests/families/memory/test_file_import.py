@@ -1,4 +1,4 @@
-"""Memories that come out of files: exports, Markdown files, folders of notes; and go into exports."""
+"""Memories read from exports, Markdown files and folders of notes."""
 
 from __future__ import annotations
 
@@ -107,18 +107,18 @@ def test_merged_project_counts_unless_a_project_is_given(tmp_path):
     path = write(
         tmp_path / "export.json", {"observations": [{**ROW, "merged_into_project": "mall"}]}
     )
-    assert [one.memory.project for one in read_export(path)] == ["mall"]
-    assert [one.memory.project for one in read_export(path, project="mine")] == ["mine"]
+    assert [imported.memory.project for imported in read_export(path)] == ["mall"]
+    assert [imported.memory.project for imported in read_export(path, project="mine")] == ["mine"]
 
 
 def test_empty_rows_of_an_export_are_reported(tmp_path):
-    told: list[Skipped] = []
+    skips: list[Skipped] = []
     path = write(
         tmp_path / "export.json",
         {"observations": [{"id": 1}, 7, ROW], "sessions": [None, {"x": 1}]},
     )
-    assert len(list(read_export(path, report=told.append))) == 1
-    assert told == [
+    assert len(list(read_export(path, report=skips.append))) == 1
+    assert skips == [
         Skipped("observations[0]", "it says nothing"),
         Skipped("observations[1]", "it is no object"),
     ]
@@ -170,18 +170,18 @@ def test_a_folder_gives_one_memory_for_each_file_in_natural_order(tmp_path):
             "no.py": "x = 1",
         },
     )
-    memories = [one.memory for one in read(notes)]
+    memories = [imported.memory for imported in read(notes)]
     assert [memory.title for memory in memories] == ["One", "two", "ten", "deep"]
-    assert [one.session for one in memories] == ["notes", "notes", "notes", "deep/er"]
-    assert {one.project for one in memories} == {"notes"}
-    assert {(one.key, one.provenance) for one in memories} == {("", "note")}
-    assert [one.memory.project for one in read(notes, project="mine")] == ["mine"] * 4
+    assert [memory.session for memory in memories] == ["notes", "notes", "notes", "deep/er"]
+    assert {memory.project for memory in memories} == {"notes"}
+    assert {(memory.key, memory.provenance) for memory in memories} == {("", "note")}
+    assert [imported.memory.project for imported in read(notes, project="mine")] == ["mine"] * 4
 
 
 def test_note_without_a_date_takes_its_files_time(tmp_path):
     notes = fill(tmp_path, {"a.md": "no date", "b.md": "---\ndate: 2026-01-05\n---\nbody"})
     os.utime(notes / "a.md", (1_700_000_000, 1_700_000_000))
-    dates = [(one.memory.date, one.memory.created) for one in read_markdown(notes)]
+    dates = [(imported.memory.date, imported.memory.created) for imported in read_markdown(notes)]
     assert dates == [("2023-11-14", 1_700_000_000_000), ("2026-01-05", 1767571200000)]
 
 
@@ -199,9 +199,9 @@ def test_unusable_notes_are_reported_but_hidden_folders_are_not(tmp_path):
         },
     )
     (notes / "binary.md").write_bytes(b"\x00\x01" * 100)
-    told: list[Skipped] = []
-    assert [one.memory.title for one in read(notes, report=told.append)] == ["good"]
-    assert {one.path: one.reason for one in told} == {
+    skips: list[Skipped] = []
+    assert [imported.memory.title for imported in read(notes, report=skips.append)] == ["good"]
+    assert {skipped.path: skipped.reason for skipped in skips} == {
         "binary.md": "binary",
         "credentials.txt": "secret",
         "empty.md": "empty",
@@ -215,9 +215,11 @@ def test_links_out_of_the_folder_are_not_followed(tmp_path):
     fill(tmp_path, {"outside/secret.md": "secret", "notes/a.md": "a"})
     (tmp_path / "notes" / "link.md").symlink_to(tmp_path / "outside" / "secret.md")
     (tmp_path / "notes" / "folder").symlink_to(tmp_path / "outside", target_is_directory=True)
-    told: list[Skipped] = []
-    assert [one.memory.title for one in read(tmp_path / "notes", report=told.append)] == ["a"]
-    assert Skipped("link.md", "symlink") in told
+    skips: list[Skipped] = []
+    assert [
+        imported.memory.title for imported in read(tmp_path / "notes", report=skips.append)
+    ] == ["a"]
+    assert Skipped("link.md", "symlink") in skips
 
 
 def test_files_beyond_the_limit_are_reported(tmp_path, monkeypatch):
@@ -226,16 +228,17 @@ def test_files_beyond_the_limit_are_reported(tmp_path, monkeypatch):
     from cortex.families.memory import file_import
 
     monkeypatch.setattr(file_import, "_RULES", replace(file_import._RULES, max_files=2))
-    told: list[Skipped] = []
+    skips: list[Skipped] = []
     assert (
-        len(list(read(fill(tmp_path, {f"{n}.md": "x" for n in range(5)}), report=told.append))) == 2
+        len(list(read(fill(tmp_path, {f"{n}.md": "x" for n in range(5)}), report=skips.append)))
+        == 2
     )
-    assert len(told) == 3
+    assert len(skips) == 3
 
 
 def test_ignored_folder_is_read_when_it_is_named(tmp_path):
     fill(tmp_path, {".gitignore": "notes/\n*.local.md\n", "notes/CLAUDE.local.md": "mine"})
-    assert [one.memory.title for one in read(tmp_path / "notes")] == ["mine"]
+    assert [imported.memory.title for imported in read(tmp_path / "notes")] == ["mine"]
 
 
 def test_one_file_is_one_memory_of_its_folder(tmp_path):
@@ -249,7 +252,7 @@ def test_one_file_is_one_memory_of_its_folder(tmp_path):
 def test_named_file_may_be_a_link(tmp_path):
     path = fill(tmp_path / "shop", {"AGENTS.md": "# Shop\n"}) / "CLAUDE.md"
     path.symlink_to("AGENTS.md")
-    assert [one.memory.title for one in read(path)] == ["Shop"]
+    assert [imported.memory.title for imported in read(path)] == ["Shop"]
 
 
 @pytest.mark.parametrize(
@@ -273,5 +276,5 @@ def test_unusable_file_is_refused_with_the_reason(tmp_path, name, content, why):
 @hypothesis.given(strategies.lists(strategies.text(max_size=8), max_size=6))
 def test_natural_order_is_independent_of_the_input_order(names):
     assert sorted(sorted(names), key=natural) == sorted(
-        sorted(names, reverse=True), key=lambda one: (natural(one), one)
+        sorted(names, reverse=True), key=lambda name: (natural(name), name)
     )

@@ -1,4 +1,4 @@
-"""What a memory is known by: an id that was told opens the memory that it was told for."""
+"""Ids of memories: each shown id opens its own memory."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def ids(library: Library) -> dict[str, str]:
     return {memory.memory.title: display_id(memory, present) for memory in memories(library)}
 
 
-def refusal(library: Library, told: str, scope: str = "") -> InputError:
+def refusal(library: Library, known: str, scope: str = "") -> InputError:
     with pytest.raises(InputError) as error:
-        find_memory(library, told, scope)
+        find_memory(library, known, scope)
     return error.value
 
 
@@ -60,9 +60,10 @@ def test_row_id_names_its_scope_with_several_databases(library, isolated):
     database(isolated.user / ".claude-mem", "Pears", "Plums").close()
     copy(library)
     assert ids(library) == {"Apples": "dev:obs_1", "Pears": "ack:obs_1", "Plums": "ack:obs_2"}
-    for title, told in ids(library).items():
-        assert find_memory(library, told).memory.title == title
-    assert find_memory(library, "obs_2").memory.title == "Plums"  # only one has it
+    for title, known in ids(library).items():
+        assert find_memory(library, known).memory.title == title
+    # Only one has it
+    assert find_memory(library, "obs_2").memory.title == "Plums"
 
 
 def test_ambiguous_id_is_refused_with_its_candidates(library, isolated):
@@ -84,10 +85,10 @@ def test_rows_of_two_databases_in_one_scope_have_distinct_ids(library, isolated)
     database(isolated.user / ".claude-mem", "Pears").close()
     copy(library)
     assert ids(library) == {"Apples": "ack:obs_1", "Pears": "ack@claude-mem:obs_1"}
-    for title, told in ids(library).items():
-        assert find_memory(library, told).memory.title == title
-    for told in refusal(library, "obs_1").context["candidates"]:
-        find_memory(library, told)
+    for title, known in ids(library).items():
+        assert find_memory(library, known).memory.title == title
+    for known in refusal(library, "obs_1").context["candidates"]:
+        find_memory(library, known)
 
 
 def test_rows_of_a_scope_named_like_a_project_have_distinct_ids(library, isolated):
@@ -95,8 +96,8 @@ def test_rows_of_a_scope_named_like_a_project_have_distinct_ids(library, isolate
     database(isolated.user / ".claude-mem", "Pears").close()
     copy(library)
     assert ids(library) == {"Apples": "ack:obs_1", "Pears": "ack@claude-mem:obs_1"}
-    for title, told in ids(library).items():
-        assert find_memory(library, told).memory.title == title
+    for title, known in ids(library).items():
+        assert find_memory(library, known).memory.title == title
 
 
 def test_document_ids_and_own_keys_need_no_scope(library, isolated):
@@ -126,7 +127,7 @@ def test_rows_of_two_upgraded_databases_have_distinct_ids(library, isolated):
 
 
 @pytest.mark.parametrize(
-    "told",
+    "known",
     [
         "",
         "obs_99",
@@ -140,10 +141,10 @@ def test_rows_of_two_upgraded_databases_have_distinct_ids(library, isolated):
         "%",
     ],
 )
-def test_an_unknown_id_is_refused(library, isolated, told):
+def test_an_unknown_id_is_refused(library, isolated, known):
     database(isolated.user / ".claude-mem", "Apples").close()
     copy(library)
-    error = refusal(library, told)
+    error = refusal(library, known)
     assert error.code == "MEMORY_UNKNOWN" and len(error.message) < 300
 
 
@@ -178,8 +179,8 @@ def test_key_in_two_databases_is_shown_with_its_scope(library, isolated, key):
         made.memory(f"{key}.{scope}", f"Only of {scope}")
         made.close()
     copy(library)
-    told = ids(library)
-    assert told["Of dev"] == f"dev:{key}" and told["Only of dev"] == f"{key}.dev"
-    for title, known in told.items():
+    shown = ids(library)
+    assert shown["Of dev"] == f"dev:{key}" and shown["Only of dev"] == f"{key}.dev"
+    for title, known in shown.items():
         assert find_memory(library, known).memory.title == title
     assert refusal(library, key).code == "MEMORY_AMBIGUOUS"

@@ -1,4 +1,4 @@
-"""What of a memory is indexed: all that it says, once, with its title and date wherever it is cut."""
+"""The indexed text of a memory, with title and date in every chunk."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_indexed_text_changes_only_with_the_content_of_a_memory():
         replace(OBSERVATION, facts=()),
         replace(OBSERVATION, text="x"),
     ]
-    assert len({word(one)[0] for one in (OBSERVATION, *changed)}) == 5
+    assert len({word(memory)[0] for memory in (OBSERVATION, *changed)}) == 5
 
 
 @given(

@@ -1,4 +1,4 @@
-"""What a note says of itself: front matter, title, date."""
+"""Front matter, title and date of a Markdown note."""
 
 from __future__ import annotations
 
@@ -67,7 +67,8 @@ def test_toml_front_matter_is_read_too():
         "---\ntitle: Lamps\ndescription: |\n  owner: kim\n---\nBody",
         '+++\ntitle = "Lamps"\nowner = "kim"\n+++\nBody',
         "+++\nowner = kim is no TOML\n+++\n# Lamps\n",
-        "---\nowner: kim\n# Lamps\n",  # it never ends: it is none
+        # It never ends: it is none
+        "---\nowner: kim\n# Lamps\n",
     ],
 )
 def test_unknown_front_matter_stays_in_the_text(text: str):
@@ -123,7 +124,8 @@ def test_file_without_content_is_no_empty_note(text: str):
         ("---\ndate: 20260105\n---\nx", "a.md", moment(2026, 1, 5)),
         ("---\ndate: 2026\n---\nx", "a.md", 0),
         ("---\ndate: someday\n---\nx", "a.md", 0),
-        ("It was 2026-01-05 when we met.", "a.md", 0),  # a date in prose is what the prose is about
+        # A date in prose is what the prose is about
+        ("It was 2026-01-05 when we met.", "a.md", 0),
         ("[2026-13-45] x", "v1.2026.md", 0),
         ("[see](https://example.com)", "D1_10.md", 0),
     ],

@@ -1,6 +1,4 @@
-"""Copies of other products' databases: they follow them, can be stopped anywhere, and never touch
-them.
-"""
+"""Copies of other products' databases, which are followed and never changed."""
 
 from __future__ import annotations
 
@@ -58,8 +56,8 @@ def library(place: Path, isolated) -> Iterator[Library]:
 
 
 def the_mirror(library: Library) -> Mirror:
-    (one,) = library.store.memories.mirrors()
-    return one
+    (found,) = library.store.memories.mirrors()
+    return found
 
 
 # -- the first copy
@@ -121,7 +119,8 @@ def test_copy_stopped_anywhere_ends_like_an_undisturbed_one(
         patch.setattr(mirror, "BATCH", batch)
         for number, looks in enumerate(stops):
             sync(library, cancel=CancelAfter(looks))
-            if changes:  # above and below of wherever the copy is
+            # Above and below the position of the copy
+            if changes:
                 made.connection.execute(
                     f"UPDATE observations SET title = 'Changed {number}' WHERE id = {12 - number}"
                 )
@@ -132,12 +131,12 @@ def test_copy_stopped_anywhere_ends_like_an_undisturbed_one(
         with open_database(made.path) as opened:
             there = [(row.number, row.memory) for row in opened.rows(limit=100)]
         ones = memories(library)
-        assert sorted((one.number, one.memory) for one in ones) == sorted(there)
+        assert sorted((record.number, record.memory) for record in ones) == sorted(there)
         (source,) = library.store.memories.sources({the_mirror(library).origin}, ("shown",))
         assert {doc.path for doc in library.store.content.docs(source.id)} == {
-            one.memory.key for one in ones
+            record.memory.key for record in ones
         }
-        assert {one.source for one in ones} == {source.id}
+        assert {record.source for record in ones} == {source.id}
     made.close()
 
 
@@ -169,10 +168,11 @@ def test_write_in_progress_while_the_files_were_seen_is_copied_later(library, pl
     written = time.time() - 5
     for file in (made.path, journal):
         os.utime(file, (written, written))
-    files = ",".join(map(str, state_of(made.path)))  # as they were before the disk had confirmed it
+    # As seen before the disk had confirmed the write
+    files = ",".join(map(str, state_of(made.path)))
     early = replace(the_mirror(library), seen=f"{files}@{int(written)}")
     library.store.memories.copy(early, (), (), word, lambda state: None)
-    # Nobody waits for it; whoever keeps the library looks again
+    # No reader waits for it; the keeper of the library looks again
     assert not is_due(library) and is_work(library)
     assert copy(library)
     assert sorted(titles(memories(library))) == ["Apples", "Pears"]
@@ -201,7 +201,8 @@ def test_decisions_about_a_row_do_not_apply_to_another_with_its_key(library, pla
     judge(library, [one_of(library, "obs_2")], "reject")
     delete(library, [one_of(library, "obs_3")])
     (place / "claude-mem.db").rename(place / "before.db")
-    made = make_claude_mem(place / "claude-mem.db", "13")  # somebody began anew
+    # A new database begins
+    made = make_claude_mem(place / "claude-mem.db", "13")
     session = made.session("later")
     for number, title in enumerate(("First", "Second", "Third")):
         made.observation(session, title, created_at_epoch=1_799_000_000_000 + number)
@@ -209,7 +210,8 @@ def test_decisions_about_a_row_do_not_apply_to_another_with_its_key(library, pla
     assert copy(library)
     assert titles(ask(library)) == ["Third", "Second", "First"]
     assert one_of(library, "obs_2").judgement is None
-    (place / "before.db").replace(place / "claude-mem.db")  # and came back
+    # The old one returns
+    (place / "before.db").replace(place / "claude-mem.db")
     assert copy(library)
     assert titles(ask(library)) == ["Shown"]
 
@@ -233,7 +235,7 @@ def test_a_row_that_gets_another_key_is_one_memory(library, place):
     made.connection.execute("UPDATE memories SET document_id = 'ack_1_2026-01-04_001'")
     made.connection.commit()
     copy(library)
-    assert [one.memory.key for one in memories(library)] == ["ack_1_2026-01-04_001"]
+    assert [record.memory.key for record in memories(library)] == ["ack_1_2026-01-04_001"]
     made.close()
 
 
@@ -292,7 +294,8 @@ def test_uncurated_setting_applies_to_copied_rows(place, isolated):
         judge(library, [one_of(library, "obs_1")], "approve")
     with open_library(settings_of(isolated.cortex, {"memory.uncurated": "staging"})) as other:
         assert mirror.is_work(other)
-        for query in ("", "apples pears"):  # at once: not only when the copies were made anew
+        # At once: not only when the copies were made anew
+        for query in ("", "apples pears"):
             assert titles(ask(other, query)) == ["Apples"]
         copy(other)
         assert not mirror.is_work(other)
@@ -354,14 +357,15 @@ def test_deleted_row_never_comes_back(library, place, monkeypatch):
     copy(library)
     assert titles(memories(library)) == ["Pears are round"]
     library.store.memories.drop_copy(the_mirror(library).origin)
-    assert titles(ask(library, "round")) == ["Pears are round"]  # read where it is
+    # Read from the database itself
+    assert titles(ask(library, "round")) == ["Pears are round"]
     copy(library)
     assert titles(memories(library)) == ["Pears are round"]
     made.close()
 
 
 def test_decision_made_during_a_copy_counts(library, place, monkeypatch):
-    """Another process decides between the look at the judgements and the writing of the rows."""
+    """Another process decides between the read of the judgements and the write of the rows."""
     database(place, "Apples", "Pears", "Plums").close()
     write = type(library.store.memories).copy
 
@@ -452,7 +456,8 @@ def test_a_copied_database_that_breaks_answers_with_its_copy_and_recovers(
     corrupt(place / "claude-mem.db")
     assert not copy(library)
     assert titles(ask(library)) == ["Pears"] and copied(library).problems
-    os.replace(place / "aside.db", place / "claude-mem.db")  # the very file that was copied
+    # The very file that was copied
+    os.replace(place / "aside.db", place / "claude-mem.db")
     assert copy(library) and copied(library).complete
 
 
@@ -515,7 +520,7 @@ def test_folder_of_the_database_is_never_changed(library, place, writing):
     delete(library, [one_of(library, "obs_2")])
     copy(library)
     assert listing(place) == before or (
-        writing and [one[0] for one in listing(place)] == [one[0] for one in before]
+        writing and [entry[0] for entry in listing(place)] == [entry[0] for entry in before]
     )
     if writing:
         made.close()
@@ -579,7 +584,8 @@ def test_a_database_that_only_another_process_knows_is_copied_by_the_holder(isol
         assert not sync(other, seconds=0)
         assert is_work(holder) and copy(holder)
         assert sync(other, seconds=0) and titles(ask(other)) == ["Apples"]
-        assert titles(ask(holder)) == []  # it is not among its own
+        # The holder does not read that database itself
+        assert titles(ask(holder)) == []
 
 
 def test_rows_in_the_journal_of_a_running_writer_are_copied(library, place):
@@ -629,9 +635,9 @@ def test_secrets_in_fact_lines_project_and_kind_are_redacted(library, place):
         type=f"kind {TOKEN}",
     )
     copy(library)
-    (one,) = memories(library)
-    assert one.memory.facts == ("before", "[redacted: private key]", "after")
-    assert TOKEN not in repr(one) and one.scope == one.memory.project
+    (record,) = memories(library)
+    assert record.memory.facts == ("before", "[redacted: private key]", "after")
+    assert TOKEN not in repr(record) and record.scope == record.memory.project
 
 
 @pytest.mark.parametrize("highest", [0, -3])

@@ -1,6 +1,4 @@
-"""Questions to the memories: what may answer, in which order, and what is said while not everything
-is copied.
-"""
+"""Search in memories: filters, order, and rows that aren't copied yet."""
 
 from __future__ import annotations
 
@@ -217,9 +215,7 @@ def test_pages_of_a_query_join_to_the_whole_answer(library):
 
 @pytest.fixture
 def large(library, isolated, monkeypatch) -> Library:
-    """A library whose database isn't copied: another process holds the lease, and doesn't get to
-    it.
-    """
+    """A library with an uncopied database, because another process holds the lease."""
     made = make_claude_mem(isolated.user / ".claude-mem" / "claude-mem.db")
     made.many(2_000)
     made.observation(
@@ -230,7 +226,8 @@ def large(library, isolated, monkeypatch) -> Library:
         created_at_epoch=NOW,
     )
     made.close()
-    monkeypatch.setattr(search, "GLANCE_SECONDS", 10.0)  # a busy machine reads fewer rows in less
+    # A busy machine reads fewer rows in less
+    monkeypatch.setattr(search, "GLANCE_SECONDS", 10.0)
     with open_library(library.settings) as other:
         hold(other)
         yield library
@@ -297,7 +294,8 @@ def test_search_waits_only_briefly_for_new_rows(library, isolated):
     copy(library)
     made.observation("own-s1", "Pears")
     started = time.monotonic()
-    found = ask(library)  # nobody copies
+    # No process copies
+    found = ask(library)
     assert time.monotonic() - started < 3 and titles(found) == ["Apples"]
     copy(library)
     assert sorted(titles(ask(library))) == ["Apples", "Pears"]

@@ -1,4 +1,4 @@
-"""What somebody should know who begins to work in a project."""
+"""The context of a project at the start of a session."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def keep(
     return add(library, Memory("", title, **parts), state=state).key  # type: ignore[arg-type]
 
 
-def told(context: SessionContext) -> tuple[list[str], list[str]]:
+def titles_in(context: SessionContext) -> tuple[list[str], list[str]]:
     return titles(list(context.memories)), titles(list(context.others))
 
 
@@ -58,9 +58,9 @@ def test_context_has_the_projects_newest_and_related_memories_of_others(library,
     keep(library, "Carts squeak", project="mill", concepts=("CART",), created=NOW)
     keep(library, "Mills turn", project="mill", concepts=("mill",), created=NOW)
     found = context_of(library, shop, most=5)
-    assert told(found) == (["Carts are emptied at night"], ["Carts squeak"])
+    assert titles_in(found) == (["Carts are emptied at night"], ["Carts squeak"])
     assert (found.project.name, found.project.path) == ("shop", shop)
-    assert told(context_of(library, shop, most=5, others=False)) == (
+    assert titles_in(context_of(library, shop, most=5, others=False)) == (
         ["Carts are emptied at night"],
         [],
     )
@@ -72,20 +72,20 @@ def test_half_of_the_places_go_to_lasting_kinds(library, shop):
     keep(library, "Money is kept in integers", project="shop", kind="decision", created=1)
     keep(library, "The till jams", project="shop", concepts=("Gotcha",), created=2)
     keep(library, "Tabs, no spaces", project="shop", kind="convention", created=3)
-    found, _ = told(context_of(library, shop, most=4))
+    found, _ = titles_in(context_of(library, shop, most=4))
     assert found == ["Note 0 of the day", "Note 1 of the day", "Tabs, no spaces", "The till jams"]
-    assert told(context_of(library, shop, most=0))[0] == []
+    assert titles_in(context_of(library, shop, most=0))[0] == []
 
 
 def test_promoted_memory_is_in_the_context_of_every_project(library, shop):
     key = keep(library, "Rotate the keys in May", project="mill", created=1)
     keep(library, "Wheat is dry", project="mill", kind="decision", created=NOW)
     judge(library, [one_of(library, key)], "promote")
-    assert told(context_of(library, shop, most=5)) == (
+    assert titles_in(context_of(library, shop, most=5)) == (
         [],
         ["Rotate the keys in May", "Wheat is dry"],
     )
-    assert told(context_of(library, shop, most=1))[1] == ["Rotate the keys in May"]
+    assert titles_in(context_of(library, shop, most=1))[1] == ["Rotate the keys in May"]
 
 
 def test_memory_of_a_merged_project_is_in_its_context(library, shop, isolated):
@@ -93,7 +93,7 @@ def test_memory_of_a_merged_project_is_in_its_context(library, shop, isolated):
     made.observation(made.session("s1", "shop"), "Merged away", "shop", merged_into_project="mall")
     made.close()
     copy(library)
-    assert told(context_of(library, shop, most=5)) == (["Merged away"], [])
+    assert titles_in(context_of(library, shop, most=5)) == (["Merged away"], [])
 
 
 def test_last_sessions_come_from_every_database(library, shop, isolated):
@@ -112,7 +112,11 @@ def test_last_sessions_come_from_every_database(library, shop, isolated):
         made.close()
     copy(library)
     found = context_of(library, shop, most=5)
-    assert [one.title.split(" with")[0] for one in found.sessions] == ["Day 3", "Day 2", "Day 1"]
+    assert [session.title.split(" with")[0] for session in found.sessions] == [
+        "Day 3",
+        "Day 2",
+        "Day 1",
+    ]
     assert TOKEN not in repr(found)
     session = session_of(found.present, "s0")
     assert session is not None and session.title.startswith("Day 0") and TOKEN not in repr(session)
@@ -128,7 +132,10 @@ def test_session_in_two_databases_is_listed_once(library, shop, isolated):
                 session, f"Day {number}", "shop", learned="much", created_at_epoch=START + number
             )
         made.close()
-    assert [one.title for one in context_of(library, shop, most=5).sessions] == ["Day 1", "Day 0"]
+    assert [session.title for session in context_of(library, shop, most=5).sessions] == [
+        "Day 1",
+        "Day 0",
+    ]
 
 
 def test_unreadable_database_is_a_note_of_the_context(library, shop, isolated):
@@ -136,7 +143,7 @@ def test_unreadable_database_is_a_note_of_the_context(library, shop, isolated):
     (isolated.user / ".claude-mem" / "claude-mem.db").write_bytes(b"junk" * 1_000)
     keep(library, "Carts are emptied at night", project="shop")
     found = context_of(library, shop, most=5)
-    assert told(found)[0] == ["Carts are emptied at night"]
+    assert titles_in(found)[0] == ["Carts are emptied at night"]
     assert len(found.notes) == 1 and "claude-mem.db" in found.notes[0]
 
 
@@ -146,7 +153,7 @@ def test_newest_uncopied_rows_are_in_the_context_with_a_note(library, isolated, 
     with open_library(library.settings) as other:
         hold(other)
         found = context_of(library, tmp_path / "ack", most=5)
-    assert told(found)[0] == ["Pears", "Apples"]
+    assert titles_in(found)[0] == ["Pears", "Apples"]
     assert any("are being indexed" in note for note in found.notes)
 
 
@@ -166,7 +173,8 @@ def test_context_marks_memories_with_changed_cited_code(library, shop):
     (shop / "till.py").write_text(
         "def jam():\n    return 1\n\n\ndef other():\n    return 3\n", encoding="utf-8"
     )
-    assert context_of(library, shop, most=5).stale == {}  # another symbol's change
+    # Another symbol's change
+    assert context_of(library, shop, most=5).stale == {}
     (shop / "till.py").write_text("def jam():\n    return 7\n", encoding="utf-8")
     assert context_of(library, shop, most=5).stale == {
         (OWN, key): ("the body of jam in till.py changed",)

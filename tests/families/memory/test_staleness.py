@@ -1,4 +1,4 @@
-"""Changes in the code that a memory cites, as far as an answer looks for them."""
+"""Changes in the code that a memory cites."""
 
 from __future__ import annotations
 

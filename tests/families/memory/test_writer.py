@@ -1,4 +1,4 @@
-"""Writing memories: what is kept, what is known already, what is refused."""
+"""New memories: kept, duplicate, similar or refused."""
 
 from __future__ import annotations
 
@@ -42,21 +42,21 @@ def test_memory_added_by_a_person_is_approved_and_found_at_once(library):
         Memory("", "  Lamps  are\nblue ", project="shop", concepts=("lamp",)),
         citations=[Citation("/r", "a.py", "", b"f", b"", "")],
     )
-    one = one_of(library, written.key)
-    assert (written.created, written.state, one.memory.title, one.scope) == (
+    record = one_of(library, written.key)
+    assert (written.created, written.state, record.memory.title, record.scope) == (
         True,
         MemoryState.APPROVED,
         "Lamps are blue",
         "shop",
     )
     assert (
-        one.judgement is not None
-        and one.judgement.actor == "person"
-        and one.memory.date
-        and one.memory.created
+        record.judgement is not None
+        and record.judgement.actor == "person"
+        and record.memory.date
+        and record.memory.created
     )
     assert titles(ask(library, "blue lamp")) == ["Lamps are blue"]
-    assert library.store.memories.citations(one.id)[0].path == "a.py"
+    assert library.store.memories.citations(record.id)[0].path == "a.py"
 
 
 def test_memory_from_a_hook_or_import_is_in_staging(library):
@@ -109,7 +109,8 @@ def test_duplicate_in_another_scope_is_not_written_again(library):
     )
     assert (again.created, again.key) == (False, first) and again.duplicate_of is not None
     assert one_of(library, first).state is MemoryState.STAGING
-    said = add(library, Memory("", LONG))  # a person who says it means it
+    # A person who says it means it
+    said = add(library, Memory("", LONG))
     assert (said.created, said.key, said.state) == (False, first, MemoryState.APPROVED)
     assert one_of(library, first).state is MemoryState.APPROVED and len(memories(library)) == 1
 
@@ -144,7 +145,7 @@ def test_rejected_memory_is_approved_again_by_a_person_but_not_by_a_hook(library
 def test_similar_memory_is_kept_and_reported(library):
     first = add(library, Memory("", LONG)).key
     written = add(library, Memory("", LONG.replace("Thursday", "Friday")))
-    assert written.created and [one.memory.key for one in written.similar_to] == [first]
+    assert written.created and [record.memory.key for record in written.similar_to] == [first]
     assert add(library, Memory("", "Zebras count coins")).similar_to == ()
 
 
@@ -153,7 +154,8 @@ def test_served_memory_is_not_learnt_again_from_a_hook(library):
     recalled = Memory("", "Nobody deploys on Friday at all")
     written = add(library, recalled, state=MemoryState.STAGING, actor=HOOK)
     assert not written.created and written.refused and written.duplicate_of.memory.key == key
-    assert add(library, recalled).created  # a person may
+    # A person may say it again
+    assert add(library, recalled).created
 
 
 def test_text_of_an_instruction_file_is_not_learnt_from_a_hook(library):
@@ -172,8 +174,8 @@ def test_new_memory_supersedes_several_in_one_step(library, isolated):
         library, Memory("", LONG), supersedes=[one_of(library, own), one_of(library, "obs_1")]
     )
     for key in (own, "obs_1"):
-        one = one_of(library, key)
-        assert one.state is MemoryState.SUPERSEDED and one.judgement.successor == written.key
+        record = one_of(library, key)
+        assert record.state is MemoryState.SUPERSEDED and record.judgement.successor == written.key
     assert titles(ask(library)) == [LONG]
 
 
@@ -199,11 +201,11 @@ def test_many_memories_are_one_step_across_transactions(library, monkeypatch):
         library.store.memories.last_batch(not_by=HOOK)
     }
     assert {memory.scope for memory in memories(library)} == {"dev"}
-    assert {one.actor for one in library.store.memories.decisions(99)} == {IMPORT}
+    assert {decision.actor for decision in library.store.memories.decisions(99)} == {IMPORT}
 
 
 def test_memory_written_by_two_processes_at_once_is_kept_once(library, isolated, monkeypatch):
-    # Whoever holds the lease is the one who waits
+    # The holder of the lease is the one that waits
     monkeypatch.setattr(libraries, "FOLLOW_SECONDS", 0.1)
     with open_library(settings_of(isolated.cortex)) as other:
         looked = writer.similar_to
@@ -217,7 +219,8 @@ def test_memory_written_by_two_processes_at_once_is_kept_once(library, isolated,
         written = add(library, Memory("", "Lamps are blue!"))
     assert not written.created and written.duplicate_of is not None
     assert titles(memories(library)) == ["Lamps are blue"]
-    assert one_of(library, written.key).state is MemoryState.APPROVED  # as the person said
+    # As the person said
+    assert one_of(library, written.key).state is MemoryState.APPROVED
 
 
 def test_concurrent_imports_of_the_same_rows_bring_them_once(library, isolated):

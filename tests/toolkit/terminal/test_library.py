@@ -1,4 +1,4 @@
-"""A person's store in the hands of a command: nobody else waits for it."""
+"""A library held by a command, beside another process."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""`cortex mcp chunks` as a foreign client meets it: the request, the answer to the letter, its
-errors, and what is said beside it.
-"""
+"""`cortex mcp chunks` as a foreign client meets it: requests, answers, errors and notes."""
 
 import json
 import subprocess
@@ -107,15 +105,15 @@ def test_answer_has_exactly_the_keys_of_the_contract(server):
         assert list(result) == ["chunk", "combined_score"]
         assert list(result["chunk"]) == KEYS
         assert isinstance(result["combined_score"], float)
-    first = next(one["chunk"] for one in answer["results"] if one["chunk"]["metadata"])
+    first = next(result["chunk"] for result in answer["results"] if result["chunk"]["metadata"])
     assert json.dumps(first["metadata"]) == json.dumps(HANDLER)
     assert answer["total"] == len(answer["results"]) == 2
 
 
 def hide_scores(answer):
     results = sorted(
-        ({**one, "combined_score": "<score>"} for one in answer["results"]),
-        key=lambda one: one["chunk"]["id"],
+        ({**result, "combined_score": "<score>"} for result in answer["results"]),
+        key=lambda result: result["chunk"]["id"],
     )
     return {**answer, "results": results}
 
@@ -159,8 +157,8 @@ def test_null_arguments_count_as_omitted(server):
 
 def test_scores_descend(server):
     scores = [
-        one["combined_score"]
-        for one in body(search(server, query="authentication 7", limit=100))["results"]
+        result["combined_score"]
+        for result in body(search(server, query="authentication 7", limit=100))["results"]
     ]
     assert scores == sorted(scores, reverse=True)
 
@@ -222,8 +220,8 @@ def test_search_by_words_only_is_noted_in_the_answer_and_on_stderr(
 ):
     command = [*CORTEX, "mcp", "chunks", "--workspace", str(project)]
     with (
-        open(tmp_path / "stderr", "wb") as told,
-        Client(command, env=strangers_environment.environment(), stderr=told) as client,
+        open(tmp_path / "stderr", "wb") as stderr,
+        Client(command, env=strangers_environment.environment(), stderr=stderr) as client,
     ):
         client.initialize()
         result = search(client, query="auth")["result"]
@@ -279,8 +277,8 @@ def test_unservable_chunks_leave_other_families_working(project, strangers_envir
     environment = strangers_environment.environment(CORTEX_EMBEDDING_DIMENSIONS="384")
     command = [*CORTEX, "mcp", "--workspace", str(project)]
     with (
-        open(tmp_path / "stderr", "wb") as told,
-        Client(command, env=environment, stderr=told) as client,
+        open(tmp_path / "stderr", "wb") as stderr,
+        Client(command, env=environment, stderr=stderr) as client,
     ):
         client.initialize()
         names = [tool["name"] for tool in client.request("tools/list")["result"]["tools"]]

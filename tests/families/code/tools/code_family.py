@@ -38,12 +38,13 @@ class InProcess:
 
     def status(self, part="status", **variables):
         names = (part, f"workspace-{part}")
-        (resource,) = (one for one in self.family.resources if one.name in names)
+        (resource,) = (resource for resource in self.family.resources if resource.name in names)
         return json.loads(resource.read(self.family.context, variables, Call()))
 
     @property
     def engine(self) -> Engine:
-        with self.family.context.open() as engines:  # it stays open as long as the family
+        # It stays open as long as the family
+        with self.family.context.open() as engines:
             return engines[0][1]
 
 

@@ -1,5 +1,4 @@
-"""What the code family offers, field by field: schemas, resources, prompts, instructions, and
-answers kept as golden files.
+"""The contract of the code family: schemas, resources, prompts, instructions, golden answers.
 
 CORTEX_GOLDEN=write renews the golden files; then look at the difference before it is committed.
 """
@@ -145,8 +144,8 @@ def test_input_schema_is_the_contract_plus_optional_arguments(server, name):
 
 def test_every_argument_is_described_and_every_tool_has_all_four_annotations(server):
     for tool in tools_of(server).values():
-        for name, one in tool["inputSchema"]["properties"].items():
-            assert one.get("description"), (tool["name"], name)
+        for name, schema in tool["inputSchema"]["properties"].items():
+            assert schema.get("description"), (tool["name"], name)
         hints = {key: value for key, value in tool["annotations"].items() if key != "title"}
         assert set(hints) == {"readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"}
         assert hints["readOnlyHint"] is (tool["name"] not in ("reindex_workspace", "update_config"))
@@ -179,11 +178,13 @@ def test_lists_match_their_golden_files(server):
 
 
 def test_resources_and_templates_have_the_addresses_of_the_contract(server):
-    fixed = {one["uri"] for one in server.request("resources/list")["result"]["resources"]}
+    fixed = {
+        resource["uri"] for resource in server.request("resources/list")["result"]["resources"]
+    }
     assert fixed == {"codeindex://workspace/status", "codeindex://workspace/stats"}
     templates = {
-        one["uriTemplate"]
-        for one in server.request("resources/templates/list")["result"]["resourceTemplates"]
+        template["uriTemplate"]
+        for template in server.request("resources/templates/list")["result"]["resourceTemplates"]
     }
     assert templates == {
         "codeindex://workspace/status{?workspace,cursor}",
@@ -266,13 +267,14 @@ def test_prompts_fill_in_the_templates_of_the_contract(server):
         == -32602
     )
     listed = {
-        one["name"]: one["arguments"] for one in server.request("prompts/list")["result"]["prompts"]
+        prompt["name"]: prompt["arguments"]
+        for prompt in server.request("prompts/list")["result"]["prompts"]
     }
-    assert [(one["name"], one["required"]) for one in listed["code-search"]] == [
+    assert [(argument["name"], argument["required"]) for argument in listed["code-search"]] == [
         ("intent", True),
         ("context", False),
         ("language", False),
     ]
-    assert [(one["name"], one["required"]) for one in listed["workspace-overview"]] == [
-        ("focus", False)
-    ]
+    assert [
+        (argument["name"], argument["required"]) for argument in listed["workspace-overview"]
+    ] == [("focus", False)]

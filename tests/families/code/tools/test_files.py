@@ -1,4 +1,4 @@
-"""get_file_context, the resources and reindex_workspace over MCP, and that no path leaves the root."""
+"""get_file_context and reindex_workspace over MCP; no path leaves the root."""
 
 import json
 import os
@@ -51,14 +51,14 @@ def test_a_whole_file_comes_with_its_definitions_and_chunks(server):
     assert (body["file"], body["language"]) == ("shop/payment/invoice.py", "python")
     assert (body["startLine"], body["endLine"], body["totalLines"]) == (1, 17, 17)
     assert body["text"].startswith('"""Invoices')
-    symbol = next(one for one in body["symbols"] if one["name"] == "parse_invoice_number")
+    symbol = next(symbol for symbol in body["symbols"] if symbol["name"] == "parse_invoice_number")
     assert symbol == {
         "name": "parse_invoice_number",
         "kind": "function",
         "startLine": 6,
         "endLine": 11,
     }
-    assert [one["index"] for one in body["chunks"]] == list(range(len(body["chunks"])))
+    assert [chunk["index"] for chunk in body["chunks"]] == list(range(len(body["chunks"])))
     assert {"index", "startLine", "endLine", "kind", "name"} == set(body["chunks"][0])
 
 
@@ -258,7 +258,8 @@ def test_one_path_is_reindexed_alone(fenced):
     server, root = fenced
     (root / "deep" / "more.py").write_text("deeper = 1\n", encoding="utf-8")
     body = server.tool("reindex_workspace", path="deep")
-    assert body["added"] + body["unchanged"] == 2  # the watcher may have been first
+    # The watcher may have been first
+    assert body["added"] + body["unchanged"] == 2
     assert server.tool("reindex_workspace", path="a.py")["unchanged"] == 1
     (root / "deep" / "more.py").unlink()
     wait_for(lambda: not server.tool("search_code", query="deeper", fileTypes=["py"])["results"])
@@ -286,7 +287,11 @@ def test_second_forced_run_within_a_minute_is_rate_limited(fenced):
     )
     assert 0 < failure["context"]["retry_after_seconds"] <= 60
     assert server.read("codeindex://workspace/status")["indexing"]["status"] == "ready"
-    notes = [one["params"] for one in server.aside if one.get("method") == "notifications/progress"]
-    assert {one["progressToken"] for one in notes} == {"p1"}
+    notes = [
+        message["params"]
+        for message in server.aside
+        if message.get("method") == "notifications/progress"
+    ]
+    assert {note["progressToken"] for note in notes} == {"p1"}
     steps = [note["progress"] for note in notes]
     assert steps == sorted(set(steps))

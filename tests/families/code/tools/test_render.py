@@ -68,7 +68,8 @@ def test_no_search_answer_is_longer_than_its_budget(found, budget, notes, more, 
     located = [FederatedHit("w" * 40, hit) for hit in found]
     try:
         body = search_answer(located, metadata, budget, several=several, offset=0, key="q")
-    except InputError as error:  # not even one place fits, and it says how much is needed
+    except InputError as error:
+        # Not even one place fits, and it says how much is needed
         assert error.code == "BUDGET_TOO_SMALL"
         body = search_answer(
             located, metadata, error.context["needed"], several=several, offset=0, key="q"
@@ -163,8 +164,8 @@ def test_status_sums_all_workspaces_and_averages_the_searched_ones():
     )
     idle = vitals(skipped=(Skipped("a.png", "binary"),), cache_bytes=1 << 10, disk_bytes=1 << 20)
     parts = [
-        render.status_answer(name, one, render.About("/"))
-        for name, one in (("x", asked), ("y", idle))
+        render.status_answer(name, stats, render.About("/"))
+        for name, stats in (("x", asked), ("y", idle))
     ]
     whole = render.sum_status(parts, [("x", asked), ("y", idle)])
     assert whole["cache"] == {

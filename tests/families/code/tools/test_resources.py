@@ -22,7 +22,7 @@ def test_the_status_has_the_fields_of_the_contract(server, repository):
     assert indexing["totalFiles"] == indexing["indexedFiles"] > 5
     assert set(status["strategies"]) == {"available", "preferred", "fallback"}
     assert set(status["cache"]) == {"memoryUsage", "diskUsage", "hitRate", "lastCleanup"}
-    named = {one["file"]: one["reason"] for one in status["skipped"]["files"]}
+    named = {skipped["file"]: skipped["reason"] for skipped in status["skipped"]["files"]}
     assert named == {".env": "secret", "logo.png": "binary", "blob.dat2": "binary"}
     assert indexing["skippedFiles"] == 3
 

@@ -1,6 +1,4 @@
-"""search_code and find_similar_code over MCP: shape, filters, strategies, exact queries, budget,
-cursor.
-"""
+"""search_code and find_similar_code over MCP."""
 
 import json
 
@@ -11,7 +9,7 @@ from protocol.code_server import text_of
 
 
 def files_of(body):
-    return [one["file"] for one in body["results"]]
+    return [result["file"] for result in body["results"]]
 
 
 def test_a_result_has_the_fields_of_the_contract(server):
@@ -25,8 +23,8 @@ def test_a_result_has_the_fields_of_the_contract(server):
     assert "def parse_invoice_number" in first["chunk"]["text"]
     assert 0 < first["relevance"] <= 1
     assert first["context"]["language"] == "python"
-    assert [one["relevance"] for one in body["results"]] == sorted(
-        (one["relevance"] for one in body["results"]), reverse=True
+    assert [result["relevance"] for result in body["results"]] == sorted(
+        (result["relevance"] for result in body["results"]), reverse=True
     )
 
 
@@ -83,11 +81,11 @@ def test_max_results_has_bounds_and_accepts_whole_floats(server):
 
 def test_the_threshold_leaves_out_what_is_less_relevant(server):
     everything = server.tool("search_code", query="article in the basket", threshold=0)
-    relevances = [one["relevance"] for one in everything["results"]]
+    relevances = [result["relevance"] for result in everything["results"]]
     cut = sorted(relevances)[len(relevances) // 2]
     assert min(relevances) < cut
     some = server.tool("search_code", query="article in the basket", threshold=cut)
-    assert [one["relevance"] for one in some["results"]] == [
+    assert [result["relevance"] for result in some["results"]] == [
         relevance for relevance in relevances if relevance >= cut
     ]
     assert some["metadata"]["totalResults"] == len(some["results"])
@@ -107,7 +105,9 @@ def test_answer_names_the_tfidf_and_fullworkspace_strategies(server):
     assert "notes" not in words["metadata"]
     full = server.tool("search_code", query="overdue reminder", strategy="fullworkspace")
     assert full["metadata"]["strategy"] == "fullworkspace"
-    assert [one["chunk"] for one in full["results"]] == [word["chunk"] for word in words["results"]]
+    assert [result["chunk"] for result in full["results"]] == [
+        word["chunk"] for word in words["results"]
+    ]
 
 
 def test_quoted_text_is_found_verbatim(server):
@@ -178,7 +178,9 @@ def test_the_cursor_gives_every_result_once(server):
         if cursor is None:
             break
     assert len(pages) > 1
-    assert [place_of(one) for page in pages for one in page] == [place_of(one) for one in whole]
+    assert [place_of(result) for page in pages for result in page] == [
+        place_of(result) for result in whole
+    ]
     # Each page shows the text of its first results
     assert all(page[0]["chunk"]["text"] for page in pages)
 
@@ -193,17 +195,17 @@ def test_a_small_budget_pages_through_everything(server):
         assert len(text_of(result)) <= 800
         body = json.loads(text_of(result))
         assert body["results"]
-        places += [(one["file"], one["chunk"]["startLine"]) for one in body["results"]]
+        places += [(result["file"], result["chunk"]["startLine"]) for result in body["results"]]
         cursor = body["metadata"].get("cursor")
         if cursor is None:
             break
     whole = server.tool("search_code", query=question["query"], budget=50_000)["results"]
-    assert places == [(one["file"], one["chunk"]["startLine"]) for one in whole]
+    assert places == [(result["file"], result["chunk"]["startLine"]) for result in whole]
 
 
 def test_a_budget_gives_the_best_hits_with_text_and_the_rest_without(server):
     body = server.tool("search_code", query="article basket invoice cart price", budget=400)
-    with_text = ["text" in one["chunk"] for one in body["results"]]
+    with_text = ["text" in result["chunk"] for result in body["results"]]
     assert with_text[0]
     assert not with_text[-1]
     assert with_text == sorted(with_text, reverse=True)

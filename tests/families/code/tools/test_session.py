@@ -1,6 +1,4 @@
-"""Several workspaces in one server: by flag, by configuration, by name and by path; and stores that
-can't be opened.
-"""
+"""Several workspaces in one server, and stores that can't be opened."""
 
 import json
 import sqlite3
@@ -34,7 +32,7 @@ def two(tmp_path_factory):
 
 
 def places(body):
-    return {(one["workspace"], one["file"]) for one in body["results"]}
+    return {(result["workspace"], result["file"]) for result in body["results"]}
 
 
 def test_all_workspaces_are_searched_and_each_result_names_its_own(two):
@@ -104,7 +102,10 @@ def test_status_and_statistics_sum_up_and_show_each(two):
     server, _, _ = two
     status = server.read("codeindex://workspace/status")
     assert status["indexing"]["indexedFiles"] == 3
-    assert [one["workspace"]["name"] for one in status["workspaces"]] == ["alpha", "beta"]
+    assert [workspace["workspace"]["name"] for workspace in status["workspaces"]] == [
+        "alpha",
+        "beta",
+    ]
     assert server.read("codeindex://workspace/stats")["files"]["total"] == 3
     assert server.read("codeindex://workspace/stats?workspace=alpha")["files"]["total"] == 1
 
@@ -113,7 +114,7 @@ def test_reindexing_reaches_all_or_the_one_that_has_the_path(two):
     server, _, beta = two
     body = server.tool("reindex_workspace")
     assert body["unchanged"] == 3
-    assert [one["workspace"] for one in body["workspaces"]] == ["alpha", "beta"]
+    assert [workspace["workspace"] for workspace in body["workspaces"]] == ["alpha", "beta"]
     assert server.tool("reindex_workspace", path="only")["unchanged"] == 1
     assert server.tool("reindex_workspace", path=str(beta / "only"))["unchanged"] == 1
     assert server.tool("reindex_workspace", path="app")["unchanged"] == 2
@@ -132,7 +133,7 @@ def test_every_page_of_several_workspaces_has_hits_with_text(tmp_path):
             answer = server.tool(
                 "search_code", query="common wording", budget=1500, maxResults=4, **cursor
             )
-            chunks = [one["chunk"] for one in answer["results"]]
+            chunks = [result["chunk"] for result in answer["results"]]
             assert chunks[0]["text"]
             assert all(chunk.get("text") != "" for chunk in chunks)
             if not all("text" in chunk for chunk in chunks):
@@ -143,32 +144,32 @@ def test_every_page_of_several_workspaces_has_hits_with_text(tmp_path):
             pages += 1
         assert pages > 1
         found = server.read("codeindex://search/common%20wording?maxResults=200")["results"]
-        assert [one["chunk"]["tokens"] > 0 for one in found if "text" in one["chunk"]]
-        assert not any(one["chunk"].get("text") == "" for one in found)
+        assert [result["chunk"]["tokens"] > 0 for result in found if "text" in result["chunk"]]
+        assert not any(result["chunk"].get("text") == "" for result in found)
 
 
 def test_folders_of_the_same_name_are_called_by_their_paths(tmp_path):
-    one, two = (
+    first, two = (
         make_repository(tmp_path / "a" / "web", ALPHA),
         make_repository(tmp_path / "b" / "web", BETA),
     )
-    with CodeServer(one, two) as server:
+    with CodeServer(first, two) as server:
         server.initialize()
         server.wait_until_ready()
         found = places(server.tool("search_code", query="shared wording"))
-        assert found == {(str(one), "app/main.py"), (str(two), "app/main.py")}
+        assert found == {(str(first), "app/main.py"), (str(two), "app/main.py")}
         assert (
             "start_beta"
             in server.tool("get_file_context", path="app/main.py", workspace=str(two))["text"]
         )
         assert server.failure("search_code", query="a", workspace="x")["context"]["known"] == [
-            str(one),
+            str(first),
             str(two),
         ]
         failure = server.failure("search_code", query="shared wording", workspace="web")
         assert (failure["code"], failure["context"]["candidates"]) == (
             "WORKSPACE_AMBIGUOUS",
-            [str(one), str(two)],
+            [str(first), str(two)],
         )
 
 
@@ -183,7 +184,10 @@ def test_workspaces_may_come_from_the_projects_configuration(tmp_path):
         server.initialize()
         server.wait_until_ready()
         status = server.read("codeindex://workspace/status")
-        assert [one["workspace"]["name"] for one in status["workspaces"]] == ["one", "two"]
+        assert [workspace["workspace"]["name"] for workspace in status["workspaces"]] == [
+            "one",
+            "two",
+        ]
         assert any("/etc" in warning for warning in status["warnings"])
         assert places(server.tool("search_code", query="first second third", threshold=0)) == {
             ("one", "a.py"),
@@ -196,7 +200,7 @@ def test_workspaces_may_come_from_the_projects_configuration(tmp_path):
 
 
 def damage(root):
-    """A repository whose store is no database any more."""
+    """Overwrite the store of a repository with what is no database."""
     (root / ".cortex").mkdir(exist_ok=True)
     (root / ".cortex" / "cortex.db").write_bytes(b"this is no database" * 500)
 

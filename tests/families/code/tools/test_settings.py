@@ -1,6 +1,4 @@
-"""update_config, and that each setting of searching, caching, retention and limits does what it
-says; in this process.
-"""
+"""update_config, and the settings of searching, caching, retention and limits."""
 
 import json
 import sqlite3
@@ -149,7 +147,9 @@ def test_answers_are_cached_until_something_changes(many):
         assert code.status()["cache"]["hitRate"] == 0.75
         (many / "src" / "m007.py").write_text("def another():\n    return None\n", encoding="utf-8")
         code.tool("reindex_workspace", path="src/m007.py")
-        files = [one["file"] for one in code.tool("search_code", query="function_7")["results"]]
+        files = [
+            result["file"] for result in code.tool("search_code", query="function_7")["results"]
+        ]
         assert "src/m007.py" not in files[:1]
         assert code.status()["cache"]["hitRate"] == 0.6
         assert code.status("stats")["performance"]["cacheHitRate"] == 0.6
@@ -203,7 +203,7 @@ def test_defaults_of_results_threshold_and_budget_come_from_the_settings(many):
         body = json.loads(answer.text)
         assert len(answer.text) <= 800
         assert 0 < len(body["results"]) <= 3
-        assert all(one["relevance"] >= 0.3 for one in body["results"])
+        assert all(result["relevance"] >= 0.3 for result in body["results"])
         assert (
             len(
                 code.tool("search_code", query="return", maxResults=9, threshold=0, budget=4000)[
@@ -229,7 +229,7 @@ def test_the_operations_log_forgets_what_is_older_than_retention(many):
         ):
             connection.execute("UPDATE operations SET at = at - 3 * 86400 WHERE what = 'index'")
         code.engine.clean_up()
-        assert [one.what for one in code.engine.operations()] == ["config"]
+        assert [operation.what for operation in code.engine.operations()] == ["config"]
         assert code.status()["cache"]["lastCleanup"]
 
 
@@ -249,7 +249,10 @@ def test_files_over_the_limits_are_counted_and_named(many):
             "raise it to 30 there, or exclude some files"
         )
         assert status["skipped"]["cursor"] == "0"
-        named = {one["file"]: one["reason"] for one in code.status(cursor="0")["skipped"]["files"]}
+        named = {
+            skipped["file"]: skipped["reason"]
+            for skipped in code.status(cursor="0")["skipped"]["files"]
+        }
         assert named["src/large.py"] == "too large"
         assert named["src/m029.py"] == "over maxFiles"
         assert "too large" in code.failure("get_file_context", path="src/large.py")["message"]
@@ -290,9 +293,10 @@ def test_the_status_resource_names_every_skipped_file_in_pages(many, monkeypatch
         named, cursor = [], "0"
         while cursor:
             status = code.status(cursor=cursor)
-            named += [one["file"] for one in status["skipped"]["files"]]
+            named += [skipped["file"] for skipped in status["skipped"]["files"]]
             cursor = status["skipped"].get("cursor")
-            assert (len(status["notes"]) == 2) is bool(cursor)  # the first one: the index is full
+            # The first one: the index is full
+            assert (len(status["notes"]) == 2) is bool(cursor)
         assert (len(named), len(set(named)), set(named[:80])) == (140, 140, over)
 
 
@@ -421,7 +425,7 @@ def test_a_locked_store_is_an_error_that_can_be_retried(many, monkeypatch):
     with closing(sqlite3.connect(directory / "cortex.db")) as other:
         other.execute("BEGIN EXCLUSIVE")
         with opened(many) as code:
-            # Reading waits for nobody
+            # Reading waits for no writer
             assert code.tool("search_code", query="function_7")["results"]
             failure = code.failure("reindex_workspace")
             assert (failure["code"], failure["category"], failure["retryable"]) == (

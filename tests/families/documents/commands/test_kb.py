@@ -1,6 +1,4 @@
-"""`cortex kb` as a person or a script runs it, alone and beside a server; `cortex mcp kb` as a
-foreign client meets it.
-"""
+"""`cortex kb`, alone and beside a server; `cortex mcp kb` as a foreign client meets it."""
 
 import itertools
 import json
@@ -54,7 +52,7 @@ def write(folder: Path, files: dict[str, str]) -> Path:
 
 
 def tables(home: Path) -> dict[str, int]:
-    """How many rows each table of documents has."""
+    """The number of rows of each table of documents."""
     names = ("folders", "docs", "blobs", "chunks", "symbols", "vectors", "skips", "left_out")
     with closing(sqlite3.connect(home / "cortex.db")) as connection:
         return {
@@ -305,17 +303,17 @@ def test_the_command_and_the_tool_rank_alike(cortex, tmp_path):
         for query, mode in itertools.product(
             ("how do tokens expire", "lamp owner"), ("hybrid", "semantic", "fts5")
         ):
-            told = server.text(
+            answer = server.text(
                 "kb_search", query=query, limit=20, mode=mode, source_id="many", budget=20_000
             )
-            ids = re.findall(r"^document_id: (.+)$", told, re.MULTILINE)
-            scores = re.findall(r"\(score: (.+)\)$", told, re.MULTILINE)
+            ids = re.findall(r"^document_id: (.+)$", answer, re.MULTILINE)
+            scores = re.findall(r"\(score: (.+)\)$", answer, re.MULTILINE)
             out = cortex(
                 "kb", "search", query, "--limit", "20", "--mode", mode, "--source", "many", "--json"
             )[1]
             results = json.loads(out)["results"]
             assert ids == [result["document_id"] for result in results]
-            assert scores == [f"{one['score']:.2f}" for one in results]
+            assert scores == [f"{result['score']:.2f}" for result in results]
             assert ids
 
 
@@ -358,7 +356,8 @@ def test_commands_work_while_a_server_holds_the_library(
 def test_ctrl_c_ends_a_sync_that_waits_for_another_process(isolated, notes, until):
     with Library(load(None, environment=environment())) as library:
         library.add_folder(notes)
-        assert library.holds()  # and it serves nobody
+        # It serves no other process
+        assert library.holds()
         waiting = subprocess.Popen(
             [*CORTEX, "kb", "sync"],
             stdout=subprocess.DEVNULL,
@@ -429,9 +428,9 @@ def test_mcp_status_shows_capabilities_and_sources_of_documents(cortex, notes, m
     assert re.search(
         r"  notes \(ID: \w+\): 2 documents, synced .*, 1 file could not be read: .*notes", out
     )
-    told = json.loads(cortex("mcp", "status", "--json")[1])["documents"]
-    assert (told["capabilities"]["words"], told["capabilities"]["meaning"]) == (True, True)
-    assert told["capabilities"]["embedder"]["provider"] == "local"
-    assert [source["name"] for source in told["sources"]] == ["notes"]
+    status = json.loads(cortex("mcp", "status", "--json")[1])["documents"]
+    assert (status["capabilities"]["words"], status["capabilities"]["meaning"]) == (True, True)
+    assert status["capabilities"]["embedder"]["provider"] == "local"
+    assert [source["name"] for source in status["sources"]] == ["notes"]
     monkeypatch.setenv("CORTEX_INDEXING_EMBEDDING_PROVIDER", "none")
     assert "searched by words only\n" in cortex("mcp", "status")[1]

@@ -42,9 +42,9 @@ def test_without_a_server_the_status_says_that_files_are_used(cortex):
 
 def test_status_shows_collections_but_not_the_key(cortex, filled):
     code, out, err = cortex("qdrant", "status", "--json")
-    told = json.loads(out)
-    (row,) = told.pop("collections")
-    assert (code, told) == (
+    status = json.loads(out)
+    (row,) = status.pop("collections")
+    assert (code, status) == (
         0,
         {"url": URL, "key": True, "collection": "cortex_kb", "reachable": True, "problem": ""},
     )

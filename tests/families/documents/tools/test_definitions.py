@@ -1,4 +1,4 @@
-"""The document tools: what they promise, what they say, and that nothing in them writes."""
+"""The document tools: contract, answers, and no way to write."""
 
 from __future__ import annotations
 
@@ -80,8 +80,8 @@ def settings_in(place: Path, **flags: object) -> Settings:
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
-    """A family and its caller."""
+class Caller:
+    """Caller of the tools of one family."""
 
     family: Family
 
@@ -115,20 +115,20 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def desk(place: Path) -> Iterator[Desk]:
+def caller(place: Path) -> Iterator[Caller]:
     family = open_family(settings_in(place), engine_pool(keep=False))
-    yield Desk(family)
+    yield Caller(family)
     family.close()
 
 
 @pytest.fixture
-def desk_with(place: Path) -> Iterator[object]:
-    """`desk_with(group__key=value)`: a family over the same documents with other settings."""
+def caller_with(place: Path) -> Iterator[object]:
+    """`caller_with(group__key=value)`: a caller over the same documents with other settings."""
     opened: list[Family] = []
 
-    def open_one(**flags: object) -> Desk:
+    def open_one(**flags: object) -> Caller:
         opened.append(open_family(settings_in(place, **flags), engine_pool(keep=False)))
-        return Desk(opened[-1])
+        return Caller(opened[-1])
 
     yield open_one
     for family in opened:
@@ -163,16 +163,16 @@ def test_the_tools_and_their_arguments_are_those_of_the_contract():
         assert schema["type"] == "object"
 
 
-def test_no_tool_writes_and_none_adds_removes_or_syncs(desk):
-    assert [tool.name for tool in desk.family.tools if tool.writes or tool.destructive] == []
+def test_no_tool_writes_and_none_adds_removes_or_syncs(caller):
+    assert [tool.name for tool in caller.family.tools if tool.writes or tool.destructive] == []
     assert not [
-        tool for tool in desk.family.tools if re.search("add|remove|sync|delete|purge", tool.name)
+        tool for tool in caller.family.tools if re.search("add|remove|sync|delete|purge", tool.name)
     ]
 
 
-def test_tools_read_through_connections_that_sqlite_keeps_read_only(desk, tmp_path):
+def test_tools_read_through_connections_that_sqlite_keeps_read_only(caller, tmp_path):
     more = write(tmp_path, {"a.md": "a"})
-    with desk.family.context.open() as library:
+    with caller.family.context.open() as library:
         store = library.store
         with store.reading() as connection:
             assert isinstance(connection, sqlite3.Connection)
@@ -197,16 +197,16 @@ def test_tools_read_through_connections_that_sqlite_keeps_read_only(desk, tmp_pa
         assert len(library.folders()) == 2
 
 
-def test_limits_and_defaults_are_those_of_the_settings(desk_with):
-    desk = desk_with(
+def test_limits_and_defaults_are_those_of_the_settings(caller_with):
+    caller = caller_with(
         mcp__kb__search__max_limit=100,
         mcp__kb__search__default_limit=1,
         mcp__kb__search__default_mode="fts5",
     )
-    properties = input_schema(desk.family.tools[0])["properties"]
+    properties = input_schema(caller.family.tools[0])["properties"]
     assert (properties["limit"]["maximum"], properties["limit"]["default"]) == (100, 1)
     assert properties["mode"]["default"] == "fts5"
-    answer = desk.answer("kb_search", query="token")
+    answer = caller.answer("kb_search", query="token")
     assert answer.meta is not None
     assert answer.meta["cortex/mode"] == "fts5"
     assert len(paths(answer.text)) == 1
@@ -216,8 +216,8 @@ def test_limits_and_defaults_are_those_of_the_settings(desk_with):
 # ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_result_has_title_score_path_section_id_and_a_fenced_snippet(desk):
-    text = desk.ask("kb_search", query="how do tokens expire", source_id="notes", limit=1)
+def test_a_result_has_title_score_path_section_id_and_a_fenced_snippet(caller):
+    text = caller.ask("kb_search", query="how do tokens expire", source_id="notes", limit=1)
     lines = text.split("\n")
     assert lines[0] == "Found 1 result for: how do tokens expire"
     assert re.fullmatch(r"\*\*Auth guide\*\* \(score: 0\.\d\d\)", lines[2])
@@ -244,38 +244,39 @@ def test_a_result_has_title_score_path_section_id_and_a_fenced_snippet(desk):
 )
 @pytest.mark.parametrize("mode", ["hybrid", "fts5"])
 def test_questions_apostrophes_phrases_and_other_scripts_find_their_document(
-    desk, query, path, mode
+    caller, query, path, mode
 ):
-    assert paths(desk.ask("kb_search", query=query, mode=mode, source_id="key-notes"))[0] == path
+    assert paths(caller.ask("kb_search", query=query, mode=mode, source_id="key-notes"))[0] == path
 
 
-def test_a_source_is_named_by_its_id_or_its_name_and_paths_are_relative_to_it(desk, place):
-    everywhere = desk.ask("kb_search", query="token")
+def test_a_source_is_named_by_its_id_or_its_name_and_paths_are_relative_to_it(caller, place):
+    everywhere = caller.ask("kb_search", query="token")
     assert {"auth/tokens.md", "lamp.md"} <= set(paths(everywhere))
     assert str(place) not in everywhere
     by_id, by_name = (
-        desk.ask("kb_search", query="token", source_id=one) for one in ("key-other", "other")
+        caller.ask("kb_search", query="token", source_id=source)
+        for source in ("key-other", "other")
     )
     assert by_id == by_name
     assert paths(by_id) == ["lamp.md"]
 
 
-def test_page_of_a_paged_document_is_given(desk):
-    assert "Page: 3" in desk.ask("kb_search", query="hawks", limit=1)
-    assert "(page 3)" in desk.ask("kb_search_with_context", query="hawks", limit=1)
+def test_page_of_a_paged_document_is_given(caller):
+    assert "Page: 3" in caller.ask("kb_search", query="hawks", limit=1)
+    assert "(page 3)" in caller.ask("kb_search_with_context", query="hawks", limit=1)
 
 
-def test_the_title_is_the_first_heading_else_that_of_the_front_matter_else_the_name(desk):
+def test_the_title_is_the_first_heading_else_that_of_the_front_matter_else_the_name(caller):
     for query, title in (
         ("ledger columns", "Money"),
         ("postage", "Letters home"),
         ("tomatoes", "garden"),
     ):
-        assert f"**{title}** (score" in desk.ask("kb_search", query=query, limit=1)
+        assert f"**{title}** (score" in caller.ask("kb_search", query=query, limit=1)
 
 
-def test_a_document_cannot_close_the_fence_around_it(desk):
-    text = desk.ask("kb_search", query="confetti", limit=1)
+def test_a_document_cannot_close_the_fence_around_it(caller):
+    text = caller.ask("kb_search", query="confetti", limit=1)
     fence = re.search(r"^(`+)text$", text, re.MULTILINE)
     assert fence
     assert text.count(fence[1]) == 2
@@ -290,18 +291,22 @@ def test_names_with_line_ends_and_emoji_stay_in_their_line(tmp_path, request):
         library.index(source=library.add_folder(tmp_path / "docs").source)
     family = open_family(settings, engine_pool(keep=False))
     request.addfinalizer(family.close)
-    text = Desk(family).ask("kb_search", query="confetti")
+    text = Caller(family).ask("kb_search", query="confetti")
     assert "Path: party\\nFound 9 results 🎉.md" in text
     assert re.findall(r"^Found.*$", text, re.MULTILINE) == ["Found 1 result for: confetti"]
-    assert "confetti" in Desk(family).ask("kb_get_document", document_id=document_id(text)).lower()
+    assert (
+        "confetti" in Caller(family).ask("kb_get_document", document_id=document_id(text)).lower()
+    )
 
 
-def test_the_budget_holds_and_the_cursor_goes_on_until_everything_was_seen(desk):
-    whole = desk.ask("kb_search", query="the a of is", limit=50, mode="fts5")
+def test_the_budget_holds_and_the_cursor_goes_on_until_everything_was_seen(caller):
+    whole = caller.ask("kb_search", query="the a of is", limit=50, mode="fts5")
     seen, cursor, rounds = [], None, 0
     while True:
         more = {"cursor": cursor} if cursor else {}
-        text = desk.ask("kb_search", query="the a of is", limit=50, mode="fts5", budget=220, **more)
+        text = caller.ask(
+            "kb_search", query="the a of is", limit=50, mode="fts5", budget=220, **more
+        )
         assert len(text) <= 220 * 4
         seen += paths(text)
         rounds += 1
@@ -311,60 +316,65 @@ def test_the_budget_holds_and_the_cursor_goes_on_until_everything_was_seen(desk)
         cursor = found[1]
     assert rounds > 1
     assert seen == paths(whole)
-    assert "Search failed: this cursor" in desk.fault("kb_search", query="other", cursor=cursor)[1]
+    assert (
+        "Search failed: this cursor" in caller.fault("kb_search", query="other", cursor=cursor)[1]
+    )
 
 
-def test_context_is_whole_passages_with_citations_within_the_budget(desk):
-    text = desk.ask("kb_search_with_context", query="who counts the coins", source_id="notes")
+def test_context_is_whole_passages_with_citations_within_the_budget(caller):
+    text = caller.ask("kb_search_with_context", query="who counts the coins", source_id="notes")
     assert text.startswith("## Relevant Context\n\n*Found ")
     assert re.search(r"\*Found \d documents? for: \"who counts the coins\"\*", text)
     assert "### 1. Money\n[document_id: doc_" in text
     assert re.search(r"^\*Source: money\.md, lines \d+-\d+ - Money\*$", text, re.MULTILINE)
-    assert text.count(SECTION.strip()) == 2  # two neighbours are one passage
+    # Two neighbours are one passage
+    assert text.count(SECTION.strip()) == 2
     assert len(re.findall(r"^\*Source: money\.md", text, re.MULTILINE)) <= 2
-    small = desk.ask(
+    small = caller.ask(
         "kb_search_with_context", query="who counts the coins", source_id="notes", budget=250
     )
     assert len(small) <= 250 * 4
     assert "Money" in small
-    assert desk.ask("kb_search_with_context", query="coins", limit=1).count("### ") == 1
+    assert caller.ask("kb_search_with_context", query="coins", limit=1).count("### ") == 1
 
 
 @pytest.mark.parametrize("tool", ["kb_search", "kb_search_with_context"])
 @pytest.mark.parametrize("limit", [0, -1, 51, 1_000])
-def test_both_searches_refuse_a_limit_outside_of_the_range(desk, tool, limit):
+def test_both_searches_refuse_a_limit_outside_of_the_range(caller, tool, limit):
     with pytest.raises(InputError, match="`limit`"):
-        desk.ask(tool, query="coins", limit=limit)
+        caller.ask(tool, query="coins", limit=limit)
 
 
-def test_search_without_vectors_is_answered_by_words_as_degraded(desk_with):
-    desk = desk_with(indexing__embeddingProvider="none")
-    answer = desk.answer("kb_search", query="token", mode="semantic")
+def test_search_without_vectors_is_answered_by_words_as_degraded(caller_with):
+    caller = caller_with(indexing__embeddingProvider="none")
+    answer = caller.answer("kb_search", query="token", mode="semantic")
     assert "Mode: fts5 (degraded)\nNote: answered by words: no embedder" in answer.text
     assert answer.meta == {"cortex/mode": "fts5", "cortex/degraded": True, "cortex/total": 2}
-    assert "(degraded)" in desk.ask("kb_search_with_context", query="token")
-    assert "(degraded)" not in desk.ask("kb_search", query="token", mode="fts5")
-    assert "Semantic: off" in desk.ask("kb_stats")
+    assert "(degraded)" in caller.ask("kb_search_with_context", query="token")
+    assert "(degraded)" not in caller.ask("kb_search", query="token", mode="fts5")
+    assert "Semantic: off" in caller.ask("kb_stats")
 
 
-def test_search_without_vectors_is_an_error_where_fallback_is_off(desk_with):
-    desk = desk_with(indexing__embeddingProvider="none", mcp__kb__search__semantic_fallback=False)
-    number, message = desk.fault("kb_search", query="token")
+def test_search_without_vectors_is_an_error_where_fallback_is_off(caller_with):
+    caller = caller_with(
+        indexing__embeddingProvider="none", mcp__kb__search__semantic_fallback=False
+    )
+    number, message = caller.fault("kb_search", query="token")
     assert number == -32000
     assert message.startswith("Search failed: search by meaning is unavailable")
-    assert paths(desk.ask("kb_search", query="token", mode="fts5"))
+    assert paths(caller.ask("kb_search", query="token", mode="fts5"))
 
 
-def test_ranking_settings_change_the_results(desk_with):
+def test_ranking_settings_change_the_results(caller_with):
     assert (
-        paths(desk_with(kb__rag__fusion="rrf").ask("kb_search", query="how do tokens expire"))[0]
+        paths(caller_with(kb__rag__fusion="rrf").ask("kb_search", query="how do tokens expire"))[0]
         == "auth/tokens.md"
     )
-    high = desk_with(kb__rag__min_score=1.0).ask("kb_search", query="weather in the sun")
+    high = caller_with(kb__rag__min_score=1.0).ask("kb_search", query="weather in the sun")
     assert high.startswith("Found 0 results")
     assert "kb.rag.min_score" in high
     assert "threshold" not in high
-    words = desk_with(kb__rag__semantic_weight=0.0).answer("kb_search", query="token")
+    words = caller_with(kb__rag__semantic_weight=0.0).answer("kb_search", query="token")
     assert words.meta is not None
     assert (words.meta["cortex/mode"], words.meta["cortex/degraded"]) == ("fts5", False)
 
@@ -388,21 +398,21 @@ def test_ranking_settings_change_the_results(desk_with):
         ("kb_stats", {"source_id": "none"}, "there is no source 'none'"),
     ],
 )
-def test_failed_call_is_a_request_error_with_the_reason(desk, name, arguments, message):
-    number, told = desk.fault(name, **arguments)
+def test_failed_call_is_a_request_error_with_the_reason(caller, name, arguments, message):
+    number, reason = caller.fault(name, **arguments)
     assert number == -32000
-    assert told.startswith(message)
+    assert reason.startswith(message)
 
 
 def test_unexpected_failure_is_a_search_error(tmp_path):
     family = open_family(settings_in(tmp_path), engine_pool(keep=False))
     family.close()
-    assert Desk(family).fault("kb_search", query="a") == (
+    assert Caller(family).fault("kb_search", query="a") == (
         -32000,
         "Search failed: the server is ending",
     )
     broken = replace(family, context=None)
-    number, message = Desk(broken).fault("kb_search", query="a")
+    number, message = Caller(broken).fault("kb_search", query="a")
     assert number == -32000
     assert message.startswith("Search failed: kb_search failed unexpectedly")
 
@@ -425,7 +435,8 @@ def test_a_phrase_in_quotes_comes_before_its_words_elsewhere(tmp_path, request):
     request.addfinalizer(family.close)
     for mode in ("hybrid", "fts5"):
         assert (
-            paths(Desk(family).ask("kb_search", query='"green river bank"', mode=mode))[0] == "b.md"
+            paths(Caller(family).ask("kb_search", query='"green river bank"', mode=mode))[0]
+            == "b.md"
         )
 
 
@@ -433,9 +444,9 @@ def test_a_phrase_in_quotes_comes_before_its_words_elsewhere(tmp_path, request):
 # ---------------------------------------------------------------------------------------------
 
 
-def test_a_document_comes_with_title_path_size_and_type(desk):
-    found = document_id(desk.ask("kb_search", query="tokens expire", source_id="notes"))
-    text = desk.ask("kb_get_document", document_id=found)
+def test_a_document_comes_with_title_path_size_and_type(caller):
+    found = document_id(caller.ask("kb_search", query="tokens expire", source_id="notes"))
+    text = caller.ask("kb_get_document", document_id=found)
     size = len(FILES["auth/tokens.md"].encode())
     assert text == (
         "**Auth guide**\nPath: auth/tokens.md\nSource: notes (ID: key-notes)\n"
@@ -444,12 +455,12 @@ def test_a_document_comes_with_title_path_size_and_type(desk):
     )
 
 
-def test_a_long_document_comes_in_parts_that_are_the_whole(desk):
-    found = document_id(desk.ask("kb_search", query="coins ledger", source_id="notes"))
+def test_a_long_document_comes_in_parts_that_are_the_whole(caller):
+    found = document_id(caller.ask("kb_search", query="coins ledger", source_id="notes"))
     got, cursor = "", None
     while True:
         more = {"cursor": cursor} if cursor else {}
-        text = desk.ask("kb_get_document", document_id=found, budget=200, **more)
+        text = caller.ask("kb_get_document", document_id=found, budget=200, **more)
         assert len(text) <= 200 * 4
         got += re.split(r"^```(?:text)?\n?", text, flags=re.MULTILINE)[1]
         following = re.search(r'go on with cursor "([^"]+)"', text)
@@ -457,45 +468,45 @@ def test_a_long_document_comes_in_parts_that_are_the_whole(desk):
             break
         cursor = following[1]
     assert re.sub(r"\s+", "", got) == re.sub(r"\s+", "", FILES["money.md"])
-    assert desk.fault("kb_get_document", document_id=found, cursor="nonsense")[1].startswith(
+    assert caller.fault("kb_get_document", document_id=found, cursor="nonsense")[1].startswith(
         "this cursor"
     )
 
 
-def test_a_paged_document_says_which_pages(desk):
-    found = document_id(desk.ask("kb_search", query="pigeons datagrams"))
-    assert "\nPages: 2\n" in desk.ask("kb_get_document", document_id=found)
+def test_a_paged_document_says_which_pages(caller):
+    found = document_id(caller.ask("kb_search", query="pigeons datagrams"))
+    assert "\nPages: 2\n" in caller.ask("kb_get_document", document_id=found)
 
 
-def test_source_list_shows_each_folder(desk, place):
-    text = desk.ask("kb_list_sources")
+def test_source_list_shows_each_folder(caller, place):
+    text = caller.ask("kb_list_sources")
     assert f"• notes (ID: key-notes)\n  Path: {place / 'notes'}\n  Documents: 9 | Chunks: " in text
     assert "Last sync: just now" in text or "ago" in text
 
 
-def test_statistics_show_counts_capabilities_and_unreadable_files(desk):
-    text = desk.ask("kb_stats")
+def test_statistics_show_counts_capabilities_and_unreadable_files(caller):
+    text = caller.ask("kb_stats")
     assert "Sources: 2\nDocuments: 10\n" in text
     assert "Keyword (fts5): available" in text
     assert "Semantic: available (local" in text
     assert "Files that could not be read: 1\n  notes: bad.docx: damaged: no docx" in text
     assert "Left out by kind: 1 binary" in text
-    one = desk.ask("kb_stats", source_id="other")
-    assert "Documents: 1\n" in one
-    assert "bad.docx" not in one
+    other = caller.ask("kb_stats", source_id="other")
+    assert "Documents: 1\n" in other
+    assert "bad.docx" not in other
 
 
-def test_source_resource_hides_its_folder(desk, place):
-    resource = desk.family.resources[0]
+def test_source_resource_hides_its_folder(caller, place):
+    resource = caller.family.resources[0]
     assert resource.uri == "kb://source/{id}"
-    text = resource.read(desk.family.context, {"id": "key-notes"}, Call())
+    text = resource.read(caller.family.context, {"id": "key-notes"}, Call())
     assert '"name": "notes"' in text
     assert '"reason": "damaged: no docx"' in text
     assert str(place) not in text
 
 
-def test_the_prompt_names_its_topic(desk):
-    (prompt,) = desk.family.prompts
+def test_the_prompt_names_its_topic(caller):
+    (prompt,) = caller.family.prompts
     assert prompt.name == "kb_context"
     assert "about: tides" in prompt.render({"topic": "tides"})
 
@@ -503,12 +514,12 @@ def test_the_prompt_names_its_topic(desk):
 def test_no_sources_at_all_are_no_error(tmp_path, request):
     family = open_family(settings_in(tmp_path), engine_pool(keep=False))
     request.addfinalizer(family.close)
-    desk = Desk(family)
-    assert desk.ask("kb_search", query="a").startswith(
+    caller = Caller(family)
+    assert caller.ask("kb_search", query="a").startswith(
         "Found 0 results for: a\nNote: there are no sources yet"
     )
-    assert "cortex kb add" in desk.ask("kb_list_sources")
-    assert "Sources: 0" in desk.ask("kb_stats")
+    assert "cortex kb add" in caller.ask("kb_list_sources")
+    assert "Sources: 0" in caller.ask("kb_stats")
 
 
 # -- following
@@ -522,20 +533,21 @@ def test_a_running_server_finds_what_was_saved_added_and_removed_meanwhile(tmp_p
         library.index(source=library.add_folder(docs).source)
     engines = engine_pool(keep=True)
     family = open_family(settings, engines)
-    desk = Desk(family)
+    caller = Caller(family)
     try:
-        assert paths(desk.ask("kb_search", query="apple")) == ["a.md"]
+        assert paths(caller.ask("kb_search", query="apple")) == ["a.md"]
         write(docs, {"b.md": "# Second\n\nA pomegranate.\n"})
-        until(lambda: paths(desk.ask("kb_search", query="pomegranate")) == ["b.md"], 10)
+        until(lambda: paths(caller.ask("kb_search", query="pomegranate")) == ["b.md"], 10)
         write(tmp_path / "more", {"c.md": "# Third\n\nA quince.\n"})
-        with Library(settings) as command:  # as `cortex kb add` does it, in another process
+        # As `cortex kb add` does it, in another process
+        with Library(settings) as command:
             folder = command.add_folder(tmp_path / "more")
             assert command.index(source=folder.source).status == "completed"
-            assert paths(desk.ask("kb_search", query="quince")) == ["c.md"]
+            assert paths(caller.ask("kb_search", query="quince")) == ["c.md"]
             write(tmp_path / "more", {"d.md": "# Fourth\n\nA medlar.\n"})
-            until(lambda: paths(desk.ask("kb_search", query="medlar")) == ["d.md"], 10)
+            until(lambda: paths(caller.ask("kb_search", query="medlar")) == ["d.md"], 10)
             command.remove_folder(folder)
-            assert paths(desk.ask("kb_search", query="quince medlar")) == []
+            assert paths(caller.ask("kb_search", query="quince medlar")) == []
             until(lambda: command.store.indexes.state()[1] >= command.store.content.seq(), 10)
             assert command.store.check() == []
     finally:

@@ -66,11 +66,13 @@ GENERATIONS = {
     "4": (16, FOURTH + FOURTH_WORDS),
     "8": (23, FOURTH + FOURTH_WORDS),
     "13": (52, FOURTH + THIRTEENTH),
-    "carried": (23, THIRD + FOURTH + FOURTH_WORDS),  # brought along from 3 to 8
+    # Brought along from 3 to 8
+    "carried": (23, THIRD + FOURTH + FOURTH_WORDS),
     "patched": (0, PATCHED),
     "curated": (0, PATCHED + CURATED),
 }
-START = 1_794_768_000_000  # 2026-11-15
+# 2026-11-15
+START = 1_794_768_000_000
 SUBJECTS = (
     "login",
     "cache",
@@ -104,7 +106,7 @@ CAUSES = (
 
 
 @dataclass
-class Made:
+class MadeDatabase:
     """A database that is being made."""
 
     path: Path
@@ -228,13 +230,13 @@ class Made:
                 f"{cause} is what makes it fail",
                 f"Number {number} was the {chance.randrange(10**6)}th try",
             ]
-            told = (
+            narrative = (
                 f"While working on the {subject} in {place} it turned out that {cause} was behind it. "
                 * chance.randrange(2, 8)
             )
             files = [f"src/{subject}/{chance.choice(SUBJECTS)}.py"]
             rows.append((session, project, chance.choice(("bugfix", "decision", "discovery")), f"{subject.title()} fails in {place} because of {cause} ({number})",
-                f"Seen {number} times", json.dumps(facts), told, json.dumps(["gotcha", subject]), json.dumps(files), "[]", "", moment))  # fmt: skip
+                f"Seen {number} times", json.dumps(facts), narrative, json.dumps(["gotcha", subject]), json.dumps(files), "[]", "", moment))  # fmt: skip
         self.connection.executemany(
             f"INSERT INTO sdk_sessions ({client}, {inner}, project, user_prompt, started_at, started_at_epoch) VALUES (?, ?, ?, ?, ?, ?)",
             sessions,
@@ -259,7 +261,7 @@ class Made:
         return OLD_NAMES[0][old], OLD_NAMES[1][old]
 
 
-def make_claude_mem(path: Path, generation: str = "13") -> Made:
+def make_claude_mem(path: Path, generation: str = "13") -> MadeDatabase:
     """An empty database of one of GENERATIONS, in WAL mode as the product has it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     version, tables = GENERATIONS[generation]
@@ -274,4 +276,4 @@ def make_claude_mem(path: Path, generation: str = "13") -> Made:
             "INSERT INTO schema_versions (version, applied_at) VALUES (?, 'then')", (version,)
         )
         connection.commit()
-    return Made(path, generation, connection)
+    return MadeDatabase(path, generation, connection)

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from families.memory.adapters.claude_mem_databases import Made, make_claude_mem
+from families.memory.adapters.claude_mem_databases import MadeDatabase, make_claude_mem
 
 
 @pytest.fixture
-def make(tmp_path: Path) -> Iterator[Callable[..., Made]]:
-    opened: list[Made] = []
+def make(tmp_path: Path) -> Iterator[Callable[..., MadeDatabase]]:
+    opened: list[MadeDatabase] = []
 
-    def one(generation: str = "13") -> Made:
+    def make_one(generation: str = "13") -> MadeDatabase:
         opened.append(make_claude_mem(tmp_path / "there" / f"{len(opened)}.db", generation))
         return opened[-1]
 
-    yield one
+    yield make_one
     for made in opened:
         made.close()

@@ -25,15 +25,15 @@ from families.memory.adapters.chroma_stores import (
     DELETE,
     UPDATE,
     UPSERT,
-    Made,
+    MadeCollection,
     make_collection,
 )
 
 EAST, NORTH, UP, WEST = [1.0, 0, 0, 0], [0, 1.0, 0, 0], [0, 0, 1.0, 0], [-1.0, 0, 0, 0]
 
 
-def found(made: Made, name: str = "notes") -> dict[str, list[float]]:
-    """What is read of a collection, each id once."""
+def found(made: MadeCollection, name: str = "notes") -> dict[str, list[float]]:
+    """The vectors read from a collection, each id once."""
     rows = list(vectors(made.store, name))
     assert len({key for key, _ in rows}) == len(rows)
     assert all(vector.dtype == np.float32 for _, vector in rows)
@@ -41,11 +41,11 @@ def found(made: Made, name: str = "notes") -> dict[str, list[float]]:
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> Made:
+def made(tmp_path: Path) -> MadeCollection:
     return make_collection(tmp_path / "chroma", "notes")
 
 
-def test_flushed_vectors_come_by_label_and_not_by_order(made: Made) -> None:
+def test_flushed_vectors_come_by_label_and_not_by_order(made: MadeCollection) -> None:
     made.flush([(7, NORTH), (3, EAST)], {3: "a", 7: "b"})
     assert found(made) == {"a": EAST, "b": NORTH}
 
@@ -62,13 +62,13 @@ def test_the_layout_is_what_the_header_says(tmp_path: Path, dimensions: int, lin
         np.testing.assert_allclose(read[f"id{number}"], row / np.linalg.norm(row), atol=1e-6)
 
 
-def test_vectors_are_made_length_one(made: Made) -> None:
+def test_vectors_are_made_length_one(made: MadeCollection) -> None:
     made.flush([(1, [3, 0, 4, 0])], {1: "a"})
     made.queue(ADD, "b", [0, 0.5, 0, 0])
     assert found(made) == {"a": pytest.approx([0.6, 0, 0.8, 0]), "b": NORTH}
 
 
-def test_queued_changes_win_over_flushed_vectors(made: Made) -> None:
+def test_queued_changes_win_over_flushed_vectors(made: MadeCollection) -> None:
     made.flush([(1, EAST), (2, EAST), (3, EAST)], {1: "a", 2: "b", 3: "c"})
     made.queue(UPDATE, "a", NORTH)
     made.queue(UPSERT, "a", UP)
@@ -77,18 +77,21 @@ def test_queued_changes_win_over_flushed_vectors(made: Made) -> None:
     assert found(made) == {"a": UP, "c": EAST, "new": WEST}
 
 
-def test_the_queue_is_applied_as_chroma_does(made: Made) -> None:
+def test_the_queue_is_applied_as_chroma_does(made: MadeCollection) -> None:
     made.flush([(1, EAST)], {1: "known"})
-    made.queue(ADD, "known", NORTH)  # it is there already
-    made.queue(UPDATE, "unknown", NORTH)  # it isn't
-    made.queue(UPDATE, "known", None)  # only what is said of it
+    # Exists already
+    made.queue(ADD, "known", NORTH)
+    # Does not exist
+    made.queue(UPDATE, "unknown", NORTH)
+    # Changes only its metadata
+    made.queue(UPDATE, "known", None)
     made.queue(ADD, "again", NORTH)
     made.queue(DELETE, "again")
     made.queue(ADD, "again", UP)
     assert found(made) == {"known": EAST, "again": UP}
 
 
-def test_flushed_changes_are_not_applied_again(made: Made) -> None:
+def test_flushed_changes_are_not_applied_again(made: MadeCollection) -> None:
     made.queue(UPSERT, "a", NORTH)
     made.queue(UPSERT, "a", UP)
     made.flush([(1, EAST)], {1: "a"}, upto=1)
@@ -97,12 +100,12 @@ def test_flushed_changes_are_not_applied_again(made: Made) -> None:
     assert found(made) == {"a": EAST}
 
 
-def test_label_without_an_id_is_a_deleted_vector(made: Made) -> None:
+def test_label_without_an_id_is_a_deleted_vector(made: MadeCollection) -> None:
     made.flush([(1, EAST), (2, NORTH)], {2: "b"})
     assert found(made) == {"b": NORTH}
 
 
-def test_collections_are_listed_with_dimensions_and_count(made: Made) -> None:
+def test_collections_are_listed_with_dimensions_and_count(made: MadeCollection) -> None:
     make_collection(made.store, "empty", 384)
     made.sql(
         "INSERT INTO segments VALUES ('m', 'urn:chroma:segment/metadata/sqlite', 'METADATA', ?)",
@@ -117,7 +120,7 @@ def test_collections_are_listed_with_dimensions_and_count(made: Made) -> None:
     ]
 
 
-def test_vectors_of_other_and_unknown_collections_do_not_mix(made: Made) -> None:
+def test_vectors_of_other_and_unknown_collections_do_not_mix(made: MadeCollection) -> None:
     other = make_collection(made.store, "other")
     made.queue(ADD, "a", EAST)
     other.queue(ADD, "a", NORTH)
@@ -153,7 +156,7 @@ def test_third_generation_vectors_are_keyed_by_document_id(tmp_path: Path) -> No
     made.queue(ADD, "web_5f_2025-10-01_001_fact_000", EAST)
     made.queue(ADD, "web_5f_2025-10-01_002", NORTH)
     make_collection(tmp_path, "somebody's").queue(ADD, "obs_1_text", UP)
-    assert {key: one.tolist() for key, one in memory_vectors(tmp_path).items()} == {
+    assert {key: vector.tolist() for key, vector in memory_vectors(tmp_path).items()} == {
         "web_5f_2025-10-01_001": EAST,
         "web_5f_2025-10-01_002": NORTH,
     }
@@ -166,7 +169,7 @@ def test_opposite_parts_have_no_centre(tmp_path: Path) -> None:
     assert memory_vectors(tmp_path) == {}
 
 
-def test_nothing_in_the_store_is_changed(made: Made) -> None:
+def test_nothing_in_the_store_is_changed(made: MadeCollection) -> None:
     made.flush([(1, EAST)], {1: "a"})
     made.queue(ADD, "b", NORTH)
     before = {
@@ -205,7 +208,7 @@ def test_file_that_is_no_chroma_store_is_reported(tmp_path: Path) -> None:
     assert caught.value.code == "IMPORT_UNREADABLE"
 
 
-def test_view_in_place_of_a_table_is_unreadable(made: Made) -> None:
+def test_view_in_place_of_a_table_is_unreadable(made: MadeCollection) -> None:
     made.sql("DROP TABLE embeddings_queue")
     made.sql(
         "CREATE VIEW embeddings_queue AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) "
@@ -217,7 +220,7 @@ def test_view_in_place_of_a_table_is_unreadable(made: Made) -> None:
 
 
 class _Marker:
-    """Something that would leave a trace if it were made."""
+    """An object that leaves a trace when it is unpickled."""
 
     def __init__(self, path: Path) -> None:
         self._path = str(path)
@@ -226,7 +229,7 @@ class _Marker:
         return os.mkdir, (self._path,)
 
 
-def test_a_pickle_with_a_class_is_never_followed(made: Made, tmp_path: Path) -> None:
+def test_a_pickle_with_a_class_is_never_followed(made: MadeCollection, tmp_path: Path) -> None:
     made.flush([(1, EAST)], {1: "a"})
     made.queue(ADD, "b", NORTH)
     trace = tmp_path / "trace"
@@ -246,28 +249,33 @@ def test_a_pickle_with_a_class_is_never_followed(made: Made, tmp_path: Path) -> 
         pickle.dumps([1, 2]),
         pickle.dumps({"label_to_id": "no dict"}),
         pickle.dumps({"label_to_id": {"1": 1}}),
-        b"\x80\x02}r\xff\xff\xff\x7f.",  # remembers something in place 2,147,483,647
-        b"\x80\x02}q\x00(X\x05\x00\x00\x00ab.",  # a text that is longer than the file
-        b"\x80\x02}}}s.",  # a dict as a key
+        # A memo at index 2,147,483,647
+        b"\x80\x02}r\xff\xff\xff\x7f.",
+        # A text that is longer than the file
+        b"\x80\x02}q\x00(X\x05\x00\x00\x00ab.",
+        # A dict as a key
+        b"\x80\x02}}}s.",
         b"\x80\x02s.",
         b"\x80\x02h\x05.",
     ],
 )  # fmt: skip
-def test_a_damaged_pickle_costs_the_flushed_vectors_only(made: Made, content: bytes) -> None:
+def test_a_damaged_pickle_costs_the_flushed_vectors_only(
+    made: MadeCollection, content: bytes
+) -> None:
     made.flush([(1, EAST)], {1: "a"})
     made.queue(ADD, "b", NORTH)
     (made.folder / "index_metadata.pickle").write_bytes(content)
     assert found(made) == {"b": NORTH}
 
 
-def test_a_truncated_file_gives_the_rows_that_are_whole(made: Made) -> None:
+def test_a_truncated_file_gives_the_rows_that_are_whole(made: MadeCollection) -> None:
     made.flush([(1, EAST), (2, NORTH), (3, UP)], {1: "a", 2: "b", 3: "c"})
     file = made.folder / "data_level0.bin"
     file.write_bytes(file.read_bytes()[:-5])
     assert found(made) == {"a": EAST, "b": NORTH}
 
 
-def test_a_count_that_is_too_large_reads_no_further_than_the_file(made: Made) -> None:
+def test_a_count_that_is_too_large_reads_no_further_than_the_file(made: MadeCollection) -> None:
     made.flush([(1, EAST)], {1: "a"}, count=2**63)
     assert found(made) == {"a": EAST}
 
@@ -277,7 +285,8 @@ def test_a_count_that_is_too_large_reads_no_further_than_the_file(made: Made) ->
     [
         b"",
         b"\1" * 10,
-        struct.pack("<iQQQQQQ", 2, 0, 9, 1, 156, 148, 132),  # another version
+        # Another version
+        struct.pack("<iQQQQQQ", 2, 0, 9, 1, 156, 148, 132),
         struct.pack("<iQQQQQQ", 1, 0, 9, 1, 2**40, 2**40 - 8, 132),
         struct.pack("<iQQQQQQ", 1, 0, 9, 1, 0, 0, 0),
         struct.pack("<iQQQQQQ", 1, 0, 9, 1, 10, 2, 132),
@@ -285,14 +294,14 @@ def test_a_count_that_is_too_large_reads_no_further_than_the_file(made: Made) ->
         struct.pack("<iQQQQQQ", 1, 0, 9, 1, 160, 152, 132),
     ],
 )
-def test_invalid_header_costs_the_flushed_vectors_only(made: Made, header: bytes) -> None:
+def test_invalid_header_costs_the_flushed_vectors_only(made: MadeCollection, header: bytes) -> None:
     made.flush([(1, EAST)], {1: "a"})
     made.queue(ADD, "b", NORTH)
     (made.folder / "header.bin").write_bytes(header)
     assert found(made) == {"b": NORTH}
 
 
-def test_vectors_without_a_direction_are_left_out(made: Made) -> None:
+def test_vectors_without_a_direction_are_left_out(made: MadeCollection) -> None:
     rows = [
         (1, [0, 0, 0, 0]),
         (2, [float("nan"), 0, 0, 0]),
@@ -304,7 +313,7 @@ def test_vectors_without_a_direction_are_left_out(made: Made) -> None:
     assert found(made) == {"large": pytest.approx([0.5**0.5, 0.5**0.5, 0, 0])}
 
 
-def test_signalling_nan_is_left_out_without_a_warning(made: Made) -> None:
+def test_signalling_nan_is_left_out_without_a_warning(made: MadeCollection) -> None:
     made.flush([(1, EAST), (2, NORTH)], {1: "a", 2: "b"})
     file = made.folder / "data_level0.bin"
     raw = bytearray(file.read_bytes())
@@ -313,7 +322,7 @@ def test_signalling_nan_is_left_out_without_a_warning(made: Made) -> None:
     assert found(made) == {"b": NORTH}
 
 
-def test_schema_that_is_no_text_is_reported(made: Made) -> None:
+def test_schema_that_is_no_text_is_reported(made: MadeCollection) -> None:
     file = made.store / "chroma.sqlite3"
     file.write_bytes(file.read_bytes().replace(b"CREATE TABLE", b"CR\xff\x80E TABLE"))
     with pytest.raises(FileError) as caught:
@@ -321,7 +330,7 @@ def test_schema_that_is_no_text_is_reported(made: Made) -> None:
     assert caught.value.code == "IMPORT_UNREADABLE"
 
 
-def test_rows_of_another_size_or_kind_in_the_queue_are_left_out(made: Made) -> None:
+def test_rows_of_another_size_or_kind_in_the_queue_are_left_out(made: MadeCollection) -> None:
     made.queue(ADD, "short", [1, 0])
     made.queue(ADD, "integers", EAST, encoding="INT32")
     made.queue(ADD, "x" * 501, EAST)
@@ -330,7 +339,7 @@ def test_rows_of_another_size_or_kind_in_the_queue_are_left_out(made: Made) -> N
     assert found(made) == {"right": EAST}
 
 
-def test_segment_outside_the_store_is_not_read(made: Made, tmp_path: Path) -> None:
+def test_segment_outside_the_store_is_not_read(made: MadeCollection, tmp_path: Path) -> None:
     made.flush([(1, EAST)], {1: "a"})
     os.rename(made.folder, tmp_path / "outside")
     made.sql("UPDATE segments SET id = '../outside'")
@@ -339,7 +348,7 @@ def test_segment_outside_the_store_is_not_read(made: Made, tmp_path: Path) -> No
 
 @pytest.mark.skipif(os.name == "nt", reason="links need rights there")
 @pytest.mark.parametrize("name", ["", "header.bin", "data_level0.bin", "index_metadata.pickle"])
-def test_links_are_not_followed(made: Made, tmp_path: Path, name: str) -> None:
+def test_links_are_not_followed(made: MadeCollection, tmp_path: Path, name: str) -> None:
     made.flush([(1, EAST)], {1: "a"})
     outside, inside = tmp_path / "outside", made.folder / name
     os.rename(inside, outside)
@@ -348,7 +357,7 @@ def test_links_are_not_followed(made: Made, tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes")
-def test_a_pipe_is_not_waited_for(made: Made) -> None:
+def test_a_pipe_is_not_waited_for(made: MadeCollection) -> None:
     made.flush([(1, EAST)], {1: "a"})
     (made.folder / "data_level0.bin").unlink()
     os.mkfifo(made.folder / "data_level0.bin")
@@ -356,7 +365,7 @@ def test_a_pipe_is_not_waited_for(made: Made) -> None:
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Made:
+def whole(tmp_path_factory: pytest.TempPathFactory) -> MadeCollection:
     made = make_collection(tmp_path_factory.mktemp("whole"), "cm__x")
     made.flush([(1, EAST), (2, NORTH)], {1: "obs_1_text", 2: "obs_2_text"})
     made.queue(ADD, "obs_3_text", UP)
@@ -372,7 +381,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Made:
 )
 def test_damaged_file_gives_vectors_or_an_import_error(
     tmp_path_factory: pytest.TempPathFactory,
-    whole: Made,
+    whole: MadeCollection,
     name: str,
     place: int,
     byte: int,

@@ -1,6 +1,4 @@
-"""A claude-mem database of any generation gives its memories and sessions, whatever state it is in,
-and is never written.
-"""
+"""Memories of a claude-mem database of any generation, in any state; never written."""
 
 from __future__ import annotations
 
@@ -39,12 +37,12 @@ for line in sys.stdin:
 
 
 def everything(database: ClaudeMemDatabase) -> list[object]:
-    """All that a database can tell."""
+    """All that can be read from a database."""
     rows = database.rows(limit=100)
-    told: list[object] = [database.count(), database.last(), rows, database.sessions(None, 100)]
-    told += [database.row(row.memory.key) for row in rows]
-    told += [database.session(row.memory.session) for row in rows]
-    return told
+    answers: list[object] = [database.count(), database.last(), rows, database.sessions(None, 100)]
+    answers += [database.row(row.memory.key) for row in rows]
+    answers += [database.session(row.memory.session) for row in rows]
+    return answers
 
 
 def ask(path: Path) -> list[object]:
@@ -266,12 +264,14 @@ def test_page_of_rows_reads_little_more_than_it_returns(make, monkeypatch):
     made = make("13")
     made.many(10_000, per_session=2)
     with open_database(made.path, seconds=-1.0) as database:
-        monkeypatch.setattr(sqlite_snapshot, "READ_STEPS", 20_000)  # none of these may take more
+        # None of these may take more
+        monkeypatch.setattr(sqlite_snapshot, "READ_STEPS", 20_000)
         assert len(database.rows(below=5000, limit=10)) == 10
         assert len(database.rows(above=5000, limit=10, ascending=True)) == 10
         assert len(database.sessions(["shop"], 5)) == len(database.sessions(None, 5)) == 5
         assert database.row("obs_7777") is not None and database.session("1234") is not None
-        with pytest.raises(CortexError):  # which goes through all
+        # This one reads every row
+        with pytest.raises(CortexError):
             database.rows(limit=10_000)
 
 
@@ -314,7 +314,8 @@ def test_rows_of_a_writer_in_another_process_are_seen_as_they_come(make):
                 with open_database(made.path) as database:
                     assert database.rows(limit=1)[0].memory.title == f"row {number}"
                     assert database.rows(above=number, limit=5) == database.rows(limit=1)
-            assert kept.count() == 6  # though it was opened before the writer came
+            # It was opened before the writer came
+            assert kept.count() == 6
         writer.stdin.close()
         assert writer.wait(30) == 0
     assert [path.name for path in made.path.parent.iterdir()] == [made.path.name]
@@ -339,7 +340,9 @@ def test_file_that_is_no_database_is_reported(tmp_path, content):
     path.write_bytes(content)
     error = error_of(path)
     assert error.code == "IMPORT_UNREADABLE" and str(path) in error.message
-    assert [one.name for one in tmp_path.iterdir()] == [path.name] and path.read_bytes() == content
+    assert [path.name for path in tmp_path.iterdir()] == [
+        path.name
+    ] and path.read_bytes() == content
 
 
 def test_foreign_database_and_missing_file_are_reported(tmp_path):
@@ -403,7 +406,8 @@ def test_every_column_may_be_missing(make, generation):
                 continue
             try:
                 made.connection.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
-            except sqlite3.OperationalError:  # what is unique must stay
+            except sqlite3.OperationalError:
+                # What is unique must stay
                 continue
             made.connection.commit()
             dropped += 1

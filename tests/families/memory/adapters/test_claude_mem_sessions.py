@@ -17,7 +17,7 @@ def test_the_third_generations_sessions_are_those_with_a_title_or_an_overview(ma
     made.insert("overviews", session_id="one", content="Variables were set.", **when)
     made.insert("overviews", session_id="unknown", content="Only an overview.\nTwo lines.", **when)
     with open_database(made.path) as database:
-        one = Session(
+        first = Session(
             "one", "ack", "Set up Railway", "Variables were set.", START + 500, "2026-11-15"
         )
         lost = Session(
@@ -30,18 +30,21 @@ def test_the_third_generations_sessions_are_those_with_a_title_or_an_overview(ma
         )
         two = Session("two", "shop", "Pay", "", START + 1000, "2026-11-15")
         assert [session.id for session in database.sessions(None, 10)] == ["two", "unknown", "one"]
-        assert database.sessions(["ack"], 10) == [lost, one]
+        assert database.sessions(["ack"], 10) == [lost, first]
         assert database.sessions(["shop", "none"], 10) == [two]
-        assert (database.session("one"), database.session("own-one")) == (one, one)
+        assert (database.session("one"), database.session("own-one")) == (first, first)
         assert database.session("none") is None
 
 
 @pytest.mark.parametrize("generation", ["4", "8", "13"])
 def test_last_summary_of_a_session_is_the_one_read(make, generation):
     made = make(generation)
-    one, two = made.session("client-1"), made.session("client-2", "shop", title="Named by hand")
+    one_session, two = (
+        made.session("client-1"),
+        made.session("client-2", "shop", title="Named by hand"),
+    )
     made.summary(
-        one,
+        one_session,
         "Fix deploy",
         learned="A prefix  is\nneeded",
         completed="Fixed",
@@ -50,7 +53,9 @@ def test_last_summary_of_a_session_is_the_one_read(make, generation):
     made.summary(
         two, "Pay", "shop", investigated="The form", notes="None", created_at_epoch=START + 2
     )
-    made.summary(one, "Document it", next_steps="Tell everybody", created_at_epoch=START + 3)
+    made.summary(
+        one_session, "Document it", next_steps="Tell everybody", created_at_epoch=START + 3
+    )
     made.session("client-3")
     with open_database(made.path) as database:
         first = Session(

@@ -1,4 +1,4 @@
-"""Whatever stands in another product's columns, something sensible comes of it."""
+"""Sensible values from anything in another product's columns."""
 
 from __future__ import annotations
 
@@ -94,7 +94,9 @@ def test_any_value_gives_clean_text_entries_and_moment(stored):
     assert "\n" not in line(stored)
     for separator in (",", "\n"):
         found = entries(stored, separator)
-        assert len(set(found)) == len(found) and all(one and one == one.strip() for one in found)
+        assert len(set(found)) == len(found) and all(
+            entry and entry == entry.strip() for entry in found
+        )
     moment = milliseconds(stored)
     assert moment >= 0 and len(day(moment)) == (10 if moment else 0)
 

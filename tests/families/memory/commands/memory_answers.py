@@ -1,4 +1,4 @@
-"""What `cortex memory` answers to programs."""
+"""JSON answers of `cortex memory`."""
 
 import json
 
@@ -12,4 +12,4 @@ def answer(cortex, *arguments):
 
 def titles(cortex, *arguments):
     """The titles in a list, in the order of the alphabet."""
-    return sorted(one["title"] for one in answer(cortex, "list", *arguments)["memories"])
+    return sorted(memory["title"] for memory in answer(cortex, "list", *arguments)["memories"])

@@ -46,7 +46,8 @@ def test_memories_are_judged_by_their_ids_and_the_log_says_why(cortex, foreign):
     shown = answer(cortex, "show", "obs_1")
     assert (shown["state"], shown["curated"], shown["reviewed_by"]) == ("approved", True, "person")
     assert [
-        (one["action"], one["before"], one["after"], one["reason"]) for one in shown["history"]
+        (decision["action"], decision["before"], decision["after"], decision["reason"])
+        for decision in shown["history"]
     ] == [("approve", "", "approved", "seen myself")]
     code, out, _ = cortex("memory", "approve", own)
     assert (code, out) == (0, "1 memory had that state already\n")
@@ -58,8 +59,8 @@ def test_rejected_memory_opens_only_by_its_id(cortex, foreign):
     assert out == f"✓ Rejected obs_2: {SQLITE}\n"
     assert titles(cortex) == [RAILWAY]
     assert SQLITE not in [
-        one["title"]
-        for one in answer(cortex, "search", "sqlite postgres", "--status", "all")["results"]
+        result["title"]
+        for result in answer(cortex, "search", "sqlite postgres", "--status", "all")["results"]
     ]
     assert titles(cortex, "--state", "rejected") == [SQLITE]
     assert answer(cortex, "show", "obs_2")["state"] == "rejected"
@@ -69,10 +70,11 @@ def test_promoted_memory_is_found_in_every_project(cortex, foreign):
     assert answer(cortex, "search", "railway prefix", "--project", "shop")["results"] == []
     assert answer(cortex, "promote", "obs_1")["changed"] == 1
     assert [
-        one["id"]
-        for one in answer(cortex, "search", "railway prefix", "--project", "shop")["results"]
+        result["id"]
+        for result in answer(cortex, "search", "railway prefix", "--project", "shop")["results"]
     ] == ["obs_1"]
-    assert titles(cortex, "--project", "shop") == []  # it belongs to another one
+    # It belongs to another project
+    assert titles(cortex, "--project", "shop") == []
 
 
 def test_filters_choose_uncurated_memories(cortex, foreign):
@@ -206,9 +208,10 @@ def test_the_log_has_every_decision_newest_first(cortex, foreign):
         ("reject", own, "approved", "rejected", False),
         ("add", own, "", "approved", False),
     ]
-    assert {one["origin"] for one in rows} == {"own", os.path.realpath(foreign.path)}
+    assert {row["origin"] for row in rows} == {"own", os.path.realpath(foreign.path)}
     assert [
-        one["action"] for one in answer(cortex, "log", own[:9], "--limit", "1")["decisions"]
+        decision["action"]
+        for decision in answer(cortex, "log", own[:9], "--limit", "1")["decisions"]
     ] == ["reject"]
     _, out, _ = cortex("memory", "log")
     lines = [line.split(" ", 1)[1] for line in out.splitlines()]
@@ -270,7 +273,7 @@ def test_delete_with_filters_reaches_every_state(cortex, foreign):
     code, out, _ = cortex("memory", "delete", "--all", "--project", "lamps", "--dry-run")
     assert (code, out.startswith("Would forget 30 memories:\n")) == (0, True)
     assert answer(cortex, "delete", "--all", "--project", "lamps")["deleted"] == 30
-    assert {one["id"] for one in answer(cortex, "list", "--state", "any")["memories"]} == {
+    assert {memory["id"] for memory in answer(cortex, "list", "--state", "any")["memories"]} == {
         own,
         "obs_1",
         "obs_2",

@@ -1,4 +1,4 @@
-"""`cortex memory edit`: by options, in an editor, and without ever losing what was typed."""
+"""`cortex memory edit` by options and in an editor, which never loses a typed form."""
 
 import json
 import os
@@ -125,7 +125,8 @@ def test_cite_option_renews_a_stale_citation(cortex, shop, key):
         (["--remove-fact", "3"], "ARGUMENT_INVALID"),
         (["--untag", "nothing"], "ARGUMENT_INVALID"),
         (["--form", "nowhere.md"], "FILE_NOT_FOUND"),
-        ([], "ARGUMENT_INVALID"),  # there is no terminal
+        # There is no terminal
+        ([], "ARGUMENT_INVALID"),
     ],
 )
 def test_invalid_edit_is_refused_and_changes_nothing(cortex, key, options, code):

@@ -34,13 +34,13 @@ def test_untouched_form_gives_the_same_memory(memory):
 
 @given(texts.filter(str.strip), parts, texts)
 def test_fields_written_into_a_form_are_read_back(title, facts, text):
-    one = Memory(
+    before = Memory(
         "mem_1", "Before", facts=("old",), text="old", concepts=("a, b",), files=("c,d.py",)
     )
     plain = tuple(fact for fact in (" ".join(fact.split()) for fact in facts) if fact)
     story = "\n".join(line.rstrip() for line in text.splitlines()).strip()
     now = filled(
-        one,
+        before,
         form_of(
             Memory("mem_1", title, facts=plain, text=story, concepts=("a, b",), files=("c,d.py",))
         ),

@@ -36,18 +36,21 @@ def test_notes_are_imported_into_staging_and_refused_ones_are_named(cortex, note
     assert out.startswith("✓ 2 added, 0 known already, 2 refused\n")
     assert "The key: this memory is not kept: it holds a secret" in err
     assert "empty.md: empty" in err
-    found = {one["title"]: one for one in answer(cortex, "list", "--state", "staging")["memories"]}
+    found = {
+        memory["title"]: memory
+        for memory in answer(cortex, "list", "--state", "staging")["memories"]
+    }
     assert set(found) == {"Use SQLite", "What is known"}
     assert (
         found["Use SQLite"]
         | {"concepts": ["db", "local"], "kind": "decision", "date": "2026-03-04"}
         == found["Use SQLite"]
     )
-    assert {one["project"] for one in found.values()} == {"notes"}
+    assert {memory["project"] for memory in found.values()} == {"notes"}
     code, out, _ = cortex("memory", "import", notes, "--json")
     body = json.loads(out)
     assert (code, body["added"], body["duplicates"], body["memories"]) == (2, 0, 2, [])
-    assert [one["title"] for one in body["refused"]] == ["The key", "empty.md"]
+    assert [refusal["title"] for refusal in body["refused"]] == ["The key", "empty.md"]
 
 
 def test_import_options_set_project_scope_and_state(cortex, notes):
@@ -129,11 +132,13 @@ def test_exported_memories_are_imported_unchanged(cortex, isolated, foreign, tmp
         "created_at",
         "state",
     )
-    assert sorted([{name: one[name] for name in same} for one in after], key=str) == sorted(
-        [{name: one[name] for name in same} for one in before], key=str
+    assert sorted([{name: memory[name] for name in same} for memory in after], key=str) == sorted(
+        [{name: memory[name] for name in same} for memory in before], key=str
     )
-    lamp = next(one["id"] for one in after if one["title"] == "Lamps burn")
-    assert [one["symbol"] for one in answer(cortex, "show", lamp)["citations"]] == ["check"]
+    lamp = next(memory["id"] for memory in after if memory["title"] == "Lamps burn")
+    assert [citation["symbol"] for citation in answer(cortex, "show", lamp)["citations"]] == [
+        "check"
+    ]
 
 
 def test_imported_memory_keeps_its_id_unless_it_is_taken(cortex, tmp_path):
@@ -146,7 +151,9 @@ def test_imported_memory_keeps_its_id_unless_it_is_taken(cortex, tmp_path):
     answer(cortex, "delete", new, old)
     answer(cortex, "edit", other, "--title", "Desks fall")
     answer(cortex, "import", file, "--state", "exported")
-    found = {one["title"]: one for one in answer(cortex, "list", "--state", "any")["memories"]}
+    found = {
+        memory["title"]: memory for memory in answer(cortex, "list", "--state", "any")["memories"]
+    }
     assert (found["Lamps burn"]["id"], found["Lamps glow"]["id"]) == (new, old)
     assert (found["Lamps glow"]["state"], found["Lamps glow"]["superseded_by"]) == (
         "superseded",
@@ -157,8 +164,8 @@ def test_imported_memory_keeps_its_id_unless_it_is_taken(cortex, tmp_path):
     answer(cortex, "delete", "--all", "--state", "any")
     answer(cortex, "import", file)
     states = {
-        (one["state"], one["superseded_by"])
-        for one in answer(cortex, "list", "--state", "any")["memories"]
+        (memory["state"], memory["superseded_by"])
+        for memory in answer(cortex, "list", "--state", "any")["memories"]
     }
     assert states == {("staging", "")}
 
@@ -177,7 +184,7 @@ def test_export_is_narrowed_and_overwrites_only_with_force(cortex, foreign, tmp_
         "memories": 2,
     }
     assert len(json.loads(file.read_text(encoding="utf-8"))["observations"]) == 2
-    assert [one.name for one in tmp_path.iterdir() if one.name.startswith(".out")] == []
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".out")] == []
     code, out, _ = cortex("memory", "export", "-o", tmp_path / "no" / "folder.json", "--json")
     assert (code, check_envelope(json.loads(out))["category"]) == (1, "filesystem")
 

@@ -1,6 +1,4 @@
-"""`cortex memory` as a person or a script runs it: written, listed, looked at, searched, alone and
-beside another process.
-"""
+"""`cortex memory add|list|show|search|scopes`, alone and beside another process."""
 
 import io
 import json
@@ -67,7 +65,7 @@ ROW = {
 }
 
 
-@pytest.mark.parametrize("command", ["memory", *(f"memory {one}" for one in COMMANDS)])
+@pytest.mark.parametrize("command", ["memory", *(f"memory {name}" for name in COMMANDS)])
 def test_help_matches_its_golden_file(command):
     seen = CliRunner().invoke(
         app,
@@ -177,7 +175,7 @@ def test_superseded_memory_is_no_longer_found(cortex):
     old = answer(cortex, "add", "The port is 8080")["id"]
     new = answer(cortex, "add", "The port is 9090", "--supersedes", old)
     assert new["superseded"] == [old]
-    assert [one["id"] for one in answer(cortex, "search", "port")["results"]] == [new["id"]]
+    assert [result["id"] for result in answer(cortex, "search", "port")["results"]] == [new["id"]]
     assert answer(cortex, "show", old)["superseded_by"] == new["id"]
     code, _, err = cortex("memory", "add", "The port is 7070", "--supersedes", "mem_ffffffffff")
     assert (code, "MEMORY_UNKNOWN" in err) == (1, True)
@@ -311,8 +309,8 @@ def test_unique_prefix_of_an_id_is_enough(cortex):
     key = answer(cortex, "add", "Lamps burn")["id"]
     assert answer(cortex, "show", key[:8])["id"] == key
     assert answer(cortex, "show", f" {key} ")["id"] == key
-    for told in (key[:7], "mem_", "obs_1", key + "0", "mem_zzzz"):
-        code, _, err = cortex("memory", "show", told)
+    for unknown in (key[:7], "mem_", "obs_1", key + "0", "mem_zzzz"):
+        code, _, err = cortex("memory", "show", unknown)
         assert (code, "MEMORY_UNKNOWN" in err) == (1, True)
 
 
@@ -331,7 +329,7 @@ def test_rows_of_two_databases_are_named_by_scope(cortex, isolated, foreign):
         make_claude_mem(isolated.user / ".ack-mem" / "scopes" / "dev" / "memory.db")
     ) as made:
         made.observation(made.session("d"), "Desks stand", project="desk")
-    assert {one["id"] for one in answer(cortex, "list")["memories"]} == {
+    assert {memory["id"] for memory in answer(cortex, "list")["memories"]} == {
         "ack:obs_1",
         "ack:obs_2",
         "dev:obs_1",
@@ -348,7 +346,8 @@ def test_rows_of_two_databases_are_named_by_scope(cortex, isolated, foreign):
         ("dev", 1),
         ("new", 0),
     ]
-    assert scopes["scopes"][0]["path"].endswith(".claude-mem")  # where most of them are
+    # The folder of most of them
+    assert scopes["scopes"][0]["path"].endswith(".claude-mem")
     assert (scopes["scopes"][2]["last_updated"], scopes["scopes"][0]["last_updated"] > "2026") == (
         "",
         True,
@@ -366,9 +365,10 @@ def test_changed_cited_code_is_reported(cortex, shop, monkeypatch):
     )["id"]
     shown = answer(cortex, "show", key)
     assert shown["files"] == ["src/login.py"]
-    assert [(one["path"], one["symbol"], one["changed"]) for one in shown["citations"]] == [
-        ("src/login.py", "check", "")
-    ]
+    assert [
+        (citation["path"], citation["symbol"], citation["changed"])
+        for citation in shown["citations"]
+    ] == [("src/login.py", "check", "")]
     assert "src/login.py#check: as it was" in cortex("memory", "show", key)[1]
     text = (shop / "src" / "login.py").read_text(encoding="utf-8")
     (shop / "src" / "login.py").write_text(
@@ -422,7 +422,9 @@ def test_control_characters_are_never_printed(cortex, foreign):
         narrative="a\x9b31m",
     )
     key = next(
-        one["id"] for one in answer(cortex, "list")["memories"] if one["title"].startswith("Evil")
+        memory["id"]
+        for memory in answer(cortex, "list")["memories"]
+        if memory["title"].startswith("Evil")
     )
     for command in (
         ["list"],
@@ -455,16 +457,16 @@ def test_search_takes_the_filters_of_the_tool(cortex, foreign):
     found = answer(cortex, "search", "postgres")
     assert found["results"][0]["title"] == "SQLite over Postgres"
     assert "Postgres is slow on the staging machine" not in [
-        one["title"] for one in found["results"]
+        result["title"] for result in found["results"]
     ]
     both = answer(cortex, "search", "postgres", "--status", "all", "--mode", "words")["results"]
-    assert {one["title"] for one in both} >= {
+    assert {result["title"] for result in both} >= {
         "SQLite over Postgres",
         "Postgres is slow on the staging machine",
     }
     assert [
-        one["scope"]
-        for one in answer(cortex, "search", "postgres", "--status", "staging")["results"]
+        result["scope"]
+        for result in answer(cortex, "search", "postgres", "--status", "staging")["results"]
     ] == ["shop"]
     assert (
         answer(cortex, "search", "postgres", "--status", "all", "--tag", "db", "--mode", "words")[
@@ -476,7 +478,8 @@ def test_search_takes_the_filters_of_the_tool(cortex, foreign):
     code, out, err = cortex("memory", "search", "nothing-like-this", "--project", "desk")
     assert (code, out) == (0, "")
     assert "nothing found" in err
-    assert cortex("memory", "search", "  ")[0] == 0  # the newest
+    # A blank query gives the newest
+    assert cortex("memory", "search", "  ")[0] == 0
 
 
 # -- other processes
@@ -513,7 +516,8 @@ def test_hook_note_is_in_staging_with_the_next_command(cortex, isolated, shop):
     assert (found["title"], found["project"]) == ("Queues must be drained first", "shop")
     answer(cortex, "add", "Lamps burn")
     assert answer(cortex, "undo")["undone"] == 1
-    assert answer(cortex, "undo")["undone"] == 0  # what a hook did is no step of a person
+    # A note of a hook is no step of a person
+    assert answer(cortex, "undo")["undone"] == 0
     assert answer(cortex, "list", "--state", "staging")["total"] == 1
 
 
@@ -536,7 +540,8 @@ def test_commands_work_while_a_server_holds_the_library(cortex, isolated, foreig
         assert answer(cortex, "search", "lamps burn", "--mode", "words")["results"] == []
         assert answer(cortex, "undo")["undone"] == 1
         foreign.observation(foreign.session("s9"), "A third thing")
-        until(lambda: "A third thing" in titles(cortex))  # the server reads it
+        # The server reads it
+        until(lambda: "A third thing" in titles(cortex))
         assert answer(cortex, "approve", "obs_3")["changed"] == 1
         deleted = answer(cortex, "delete", key, "obs_1")
         assert (deleted["deleted"], deleted["copies"]) == (1, 1)

@@ -1,4 +1,4 @@
-"""The memory tools: what they promise, what they say, and that nothing in them writes."""
+"""The memory tools: contract, answers, and no way to write."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from cortex.families.memory.tools.definitions import QUERY_BUDGET
 from cortex.families.memory.writer import add
 from cortex.interfaces.assembly.pool import engine_pool
 from cortex.toolkit.tool import Answer, Call, Family, bind, find_tool, input_schema, perform
-from families.memory.adapters.claude_mem_databases import START, Made, make_claude_mem
+from families.memory.adapters.claude_mem_databases import START, MadeDatabase, make_claude_mem
 from protocol.golden import check_golden
 
 CONTRACT = {
@@ -111,8 +111,8 @@ def settings_in(place: Path, **flags: object) -> Settings:
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
-    """A family and its caller."""
+class Caller:
+    """Caller of the tools of one family."""
 
     family: Family
 
@@ -134,7 +134,7 @@ class Desk:
         return [row["title"] for row in self.ask("query_memories", **arguments)["results"]]
 
 
-def fill(made: Made) -> None:
+def fill(made: MadeDatabase) -> None:
     """A database as the contract's examples have it."""
     made.memory("ack_abc123_2026-01-04_001", "Railway env vars need NIXPACKS_ prefix", session_id="abc123", **RAILWAY, files_touched=["railway.toml", ".env.example"], created_at="2026-01-04T10:30:00Z", created_at_epoch=1_767_522_600_000)  # fmt: skip
     made.memory("lamps_1_2026-01-03_001", "Lamps flicker at noon", "lamps", concepts=["lamp", "deployment"], created_at_epoch=1_767_436_200_000)  # fmt: skip
@@ -151,29 +151,31 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (place / "code" / "ack" / ".git").mkdir(parents=True)
     with Library(settings_in(place)) as library:
         assert sync(library)
-        one = {"project": "ack", "created": 1_767_000_000_000, "date": "2025-12-29"}
+        parts = {"project": "ack", "created": 1_767_000_000_000, "date": "2025-12-29"}
         keep(
             library,
             "Approved by hand",
             "mem_0000000001",
-            **one,
+            **parts,
             concepts=("hand",),
             facts=("It was so",),
         )
-        keep(library, "Waits for somebody", "mem_0000000002", MemoryState.STAGING, **one)
+        keep(library, "Waits for somebody", "mem_0000000002", MemoryState.STAGING, **parts)
         judge(
             library,
-            [keep(library, "Counts everywhere", "mem_0000000003", **{**one, "project": "mill"})],
+            [keep(library, "Counts everywhere", "mem_0000000003", **{**parts, "project": "mill"})],
             "promote",
         )
-        judge(library, [keep(library, "Was wrong", "mem_0000000004", **one)], "reject", reason="no")
+        judge(
+            library, [keep(library, "Was wrong", "mem_0000000004", **parts)], "reject", reason="no"
+        )
     return place
 
 
 def keep(
     library: Library, title: str, key: str, state: MemoryState = MemoryState.APPROVED, **parts: Any
 ):
-    """A memory whose id is known beforehand."""
+    """Add a memory with a given id."""
     from cortex.families.memory import writer
 
     with pytest.MonkeyPatch.context() as patch:
@@ -182,24 +184,24 @@ def keep(
     return library.store.memories.by_key(key)[0]
 
 
-def open_desk(settings: Settings, folder: Path, scope: str = "", *, keep: bool = False) -> Family:
+def open_for(settings: Settings, folder: Path, scope: str = "", *, keep: bool = False) -> Family:
     return open_family(settings, engine_pool(keep=keep), folder, scope)
 
 
 @pytest.fixture(scope="module")
-def desk(place: Path) -> Iterator[Desk]:
-    family = open_desk(settings_in(place), place / "code" / "ack")
-    yield Desk(family)
+def caller(place: Path) -> Iterator[Caller]:
+    family = open_for(settings_in(place), place / "code" / "ack")
+    yield Caller(family)
     family.close()
 
 
 @pytest.fixture
-def desk_of() -> Iterator[Callable[..., Desk]]:
+def caller_of() -> Iterator[Callable[..., Caller]]:
     opened: list[Family] = []
 
-    def open_one(settings: Settings, folder: Path, scope: str = "", **more: bool) -> Desk:
-        opened.append(open_desk(settings, folder, scope, **more))
-        return Desk(opened[-1])
+    def open_one(settings: Settings, folder: Path, scope: str = "", **more: bool) -> Caller:
+        opened.append(open_for(settings, folder, scope, **more))
+        return Caller(opened[-1])
 
     yield open_one
     for family in opened:
@@ -230,14 +232,14 @@ def test_the_tools_and_their_arguments_are_those_of_the_contract():
 
 
 @pytest.mark.parametrize("limit", [0, 51, -1, 2.5, "5x", None, [], 10**30])
-def test_a_limit_out_of_bounds_is_refused(desk, limit):
+def test_a_limit_out_of_bounds_is_refused(caller, limit):
     with pytest.raises(InputError):
-        desk.answer("query_memories", limit=limit)
+        caller.answer("query_memories", limit=limit)
 
 
 @pytest.mark.parametrize("limit", [1, 2.0, 50])
-def test_a_limit_within_bounds_counts(desk, limit):
-    assert len(desk.ask("query_memories", limit=limit)["results"]) == min(4, limit)
+def test_a_limit_within_bounds_counts(caller, limit):
+    assert len(caller.ask("query_memories", limit=limit)["results"]) == min(4, limit)
 
 
 @pytest.mark.parametrize(
@@ -254,19 +256,21 @@ def test_a_limit_within_bounds_counts(desk, limit):
         ("list_scopes", {"x": 1}),
     ],
 )
-def test_arguments_that_the_contract_does_not_know_are_refused(desk, tool, arguments):
+def test_arguments_that_the_contract_does_not_know_are_refused(caller, tool, arguments):
     with pytest.raises(InputError):
-        desk.answer(tool, **arguments)
+        caller.answer(tool, **arguments)
 
 
 # -- query_memories
 # ----------------------------------------------------------------------------------------------------
 
 
-def test_results_match_their_golden_files(desk):
-    check_golden("memory-answer-query", desk.ask("query_memories", tags=["deployment", "railway"]))
-    check_golden("memory-answer-newest", desk.ask("query_memories"))
-    check_golden("memory-answer-all", desk.ask("query_memories", status="all", project="ack"))
+def test_results_match_their_golden_files(caller):
+    check_golden(
+        "memory-answer-query", caller.ask("query_memories", tags=["deployment", "railway"])
+    )
+    check_golden("memory-answer-newest", caller.ask("query_memories"))
+    check_golden("memory-answer-all", caller.ask("query_memories", status="all", project="ack"))
 
 
 @pytest.mark.parametrize(
@@ -281,8 +285,8 @@ def test_results_match_their_golden_files(desk):
         ({"query": "wait for somebody", "status": "staging"}, "Waits for somebody"),
     ],
 )
-def test_best_match_comes_first(desk, arguments, first):
-    assert desk.titles(**arguments)[0] == first
+def test_best_match_comes_first(caller, arguments, first):
+    assert caller.titles(**arguments)[0] == first
 
 
 @pytest.mark.parametrize(
@@ -293,12 +297,12 @@ def test_best_match_comes_first(desk, arguments, first):
         ("all", {"Railway env vars need NIXPACKS_ prefix", "Lamps flicker at noon", "Approved by hand", "Counts everywhere", "Waits for somebody"}),
     ],
 )  # fmt: skip
-def test_status_selects_the_results(desk, status, expected):
-    assert set(desk.titles(status=status)) == expected
+def test_status_selects_the_results(caller, status, expected):
+    assert set(caller.titles(status=status)) == expected
 
 
-def test_result_names_its_status_unless_approved(desk):
-    rows = {row["title"]: row for row in desk.ask("query_memories", status="all")["results"]}
+def test_result_names_its_status_unless_approved(caller):
+    rows = {row["title"]: row for row in caller.ask("query_memories", status="all")["results"]}
     standing = {title: (row.get("status"), row.get("curated")) for title, row in rows.items()}
     assert standing == {
         "Railway env vars need NIXPACKS_ prefix": (None, False),
@@ -309,18 +313,18 @@ def test_result_names_its_status_unless_approved(desk):
     }
 
 
-def test_uncurated_rows_are_marked_where_they_count_as_staging(place, desk_of, tmp_path):
+def test_uncurated_rows_are_marked_where_they_count_as_staging(place, caller_of, tmp_path):
     made = make_claude_mem(tmp_path / "ack" / "claude-mem.db", "3")
     fill(made)
     made.close()
     settings = settings_in(tmp_path, **{"memory.uncurated": "staging"})
     with Library(settings) as library:
         sync(library)
-    desk = desk_of(settings, tmp_path)
-    assert desk.titles() == []
-    row = desk.ask("query_memories", status="staging")["results"][0]
+    caller = caller_of(settings, tmp_path)
+    assert caller.titles() == []
+    row = caller.ask("query_memories", status="staging")["results"][0]
     assert (row["status"], row["curated"]) == ("staging", False)
-    assert desk.ask("get_memory", id="lamps_1_2026-01-03_001")["status"] == "staging"
+    assert caller.ask("get_memory", id="lamps_1_2026-01-03_001")["status"] == "staging"
 
 
 @pytest.mark.parametrize(
@@ -331,14 +335,14 @@ def test_uncurated_rows_are_marked_where_they_count_as_staging(place, desk_of, t
         {"query": "railway", "project": "x", "tags": ["y"]},
     ],
 )
-def test_no_results_come_with_suggestions(desk, arguments):
-    assert desk.ask("query_memories", **arguments) == {"results": [], "suggestions": SUGGESTIONS}
+def test_no_results_come_with_suggestions(caller, arguments):
+    assert caller.ask("query_memories", **arguments) == {"results": [], "suggestions": SUGGESTIONS}
 
 
-def test_a_page_goes_on_where_the_last_one_ended(desk):
+def test_a_page_goes_on_where_the_last_one_ended(caller):
     seen, cursor, pages = [], None, 0
     while True:
-        page = desk.ask(
+        page = caller.ask(
             "query_memories", limit=3, status="all", **({"cursor": cursor} if cursor else {})
         )
         seen += [row["id"] for row in page["results"]]
@@ -350,20 +354,20 @@ def test_a_page_goes_on_where_the_last_one_ended(desk):
 
 
 @pytest.mark.parametrize("cursor", ["", "x", "MTphYmM=", "é", "A" * 10_000])
-def test_invalid_cursor_is_refused(desk, cursor):
-    assert desk.fault("query_memories", cursor=cursor)["error"] == "CURSOR_INVALID"
+def test_invalid_cursor_is_refused(caller, cursor):
+    assert caller.fault("query_memories", cursor=cursor)["error"] == "CURSOR_INVALID"
 
 
-def test_cursor_of_another_query_is_refused(desk):
-    cursor = desk.ask("query_memories", limit=1)["next_cursor"]
+def test_cursor_of_another_query_is_refused(caller):
+    cursor = caller.ask("query_memories", limit=1)["next_cursor"]
     assert (
-        desk.fault("query_memories", limit=1, project="ack", cursor=cursor)["error"]
+        caller.fault("query_memories", limit=1, project="ack", cursor=cursor)["error"]
         == "CURSOR_INVALID"
     )
 
 
 @pytest.fixture(scope="module")
-def crowd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
+def crowd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Caller]:
     place = tmp_path_factory.mktemp("crowd")
     made = make_claude_mem(place / "ack" / "claude-mem.db")
     made.many(120)
@@ -371,8 +375,8 @@ def crowd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
     with Library(settings_in(place)) as library:
         sync(library)
         keep(library, "A long story", "mem_00000000aa", text='He said "yes".\n' * 2_000, facts=tuple(f"Fact number {n} of many" for n in range(150)), files=tuple(f"src/{n}.py" for n in range(150)))  # fmt: skip
-    family = open_desk(settings_in(place), place)
-    yield Desk(family)
+    family = open_for(settings_in(place), place)
+    yield Caller(family)
     family.close()
 
 
@@ -406,9 +410,9 @@ def test_result_without_room_is_a_short_row(crowd):
 
 
 @pytest.mark.parametrize("tool", ["query_memories", "get_memory", "get_context"])
-def test_a_budget_too_small_for_anything_is_refused(desk, tool):
+def test_a_budget_too_small_for_anything_is_refused(caller, tool):
     arguments = {"id": "mem_0000000001"} if tool == "get_memory" else {}
-    assert desk.fault(tool, budget=100, **arguments)["error"] == "BUDGET_TOO_SMALL"
+    assert caller.fault(tool, budget=100, **arguments)["error"] == "BUDGET_TOO_SMALL"
 
 
 @pytest.mark.parametrize("budget", [200, 500, 4_000])
@@ -422,8 +426,8 @@ def test_a_memory_larger_than_the_budget_is_cut_and_says_so(crowd, budget):
 # --------------------------------------------------------------------------------------------------------
 
 
-def test_memory_matches_its_golden_file(desk):
-    whole = desk.ask("get_memory", id="ack_abc123_2026-01-04_001")
+def test_memory_matches_its_golden_file(caller):
+    whole = caller.ask("get_memory", id="ack_abc123_2026-01-04_001")
     check_golden("memory-answer-memory", whole)
     assert list(whole)[:10] == [
         "id",
@@ -444,20 +448,20 @@ def test_memory_matches_its_golden_file(desk):
     ("key", "state"),
     [("mem_0000000004", "rejected"), ("mem_0000000002", "staging"), ("mem_0000000003", "promoted")],
 )
-def test_memory_opens_by_its_id_in_every_state(desk, key, state):
-    one = desk.ask("get_memory", id=key)
-    assert (one["status"], one["reviewed_by"]) == (state, "person") and one["reviewed_at"].endswith(
-        "Z"
-    )
+def test_memory_opens_by_its_id_in_every_state(caller, key, state):
+    answer = caller.ask("get_memory", id=key)
+    assert (answer["status"], answer["reviewed_by"]) == (state, "person") and answer[
+        "reviewed_at"
+    ].endswith("Z")
 
 
-def test_unknown_id_is_an_error_with_suggestions(desk):
-    fault = desk.fault("get_memory", id="obs_77")
+def test_unknown_id_is_an_error_with_suggestions(caller):
+    fault = caller.fault("get_memory", id="obs_77")
     assert (fault["error"], fault["context"]) == ("MEMORY_UNKNOWN", {"id": "obs_77"})
     assert fault["suggestions"]
 
 
-def test_ambiguous_id_is_an_error_with_its_candidates(desk_of, tmp_path):
+def test_ambiguous_id_is_an_error_with_its_candidates(caller_of, tmp_path):
     for scope in ("dev", "personal"):
         made = make_claude_mem(tmp_path / "ack" / "scopes" / scope / "memory.db")
         made.observation(made.session("s"), f"In {scope}")
@@ -465,30 +469,29 @@ def test_ambiguous_id_is_an_error_with_its_candidates(desk_of, tmp_path):
     settings = settings_in(tmp_path)
     with Library(settings) as library:
         sync(library)
-    desk = desk_of(settings, tmp_path)
-    fault = desk.fault("get_memory", id="obs_1")
+    caller = caller_of(settings, tmp_path)
+    fault = caller.fault("get_memory", id="obs_1")
     assert (fault["error"], fault["context"]["candidates"]) == (
         "MEMORY_AMBIGUOUS",
         ["dev:obs_1", "personal:obs_1"],
     )
-    assert desk.ask("get_memory", id="obs_1", scope="personal")["title"] == "In personal"
-    wrong = desk.fault("get_memory", id="dev:obs_1", scope="personal")
+    assert caller.ask("get_memory", id="obs_1", scope="personal")["title"] == "In personal"
+    wrong = caller.fault("get_memory", id="dev:obs_1", scope="personal")
     assert wrong["error"] == "MEMORY_UNKNOWN" and wrong["message"].endswith(
         "in scope 'personal'; it is in: dev"
     )
-    assert {row["id"] for row in desk.ask("query_memories")["results"]} == {
+    assert {row["id"] for row in caller.ask("query_memories")["results"]} == {
         "dev:obs_1",
         "personal:obs_1",
     }
-    assert desk.ask("get_memory", id="dev:obs_1")["title"] == "In dev"
-    assert [(one["name"], one["memory_count"]) for one in desk.ask("list_scopes")["scopes"]] == [
-        ("dev", 1),
-        ("personal", 1),
-    ]
-    assert desk.titles(scope="DEV") == ["In dev"]
+    assert caller.ask("get_memory", id="dev:obs_1")["title"] == "In dev"
+    assert [
+        (scope["name"], scope["memory_count"]) for scope in caller.ask("list_scopes")["scopes"]
+    ] == [("dev", 1), ("personal", 1)]
+    assert caller.titles(scope="DEV") == ["In dev"]
 
 
-def test_superseded_memory_names_its_successor(desk_of, tmp_path):
+def test_superseded_memory_names_its_successor(caller_of, tmp_path):
     settings = settings_in(tmp_path)
     with Library(settings) as library:
         old = keep(library, "Cut on Monday", "mem_0000000001")
@@ -496,69 +499,69 @@ def test_superseded_memory_names_its_successor(desk_of, tmp_path):
         from cortex.families.memory.curation import supersede
 
         supersede(library, old, library.store.memories.by_key("mem_0000000002")[0])
-    one = desk_of(settings, tmp_path).ask("get_memory", id="mem_0000000001")
-    assert (one["status"], one["superseded_by"]) == ("superseded", "mem_0000000002")
+    answer = caller_of(settings, tmp_path).ask("get_memory", id="mem_0000000001")
+    assert (answer["status"], answer["superseded_by"]) == ("superseded", "mem_0000000002")
 
 
 # -- list_scopes and get_context
 # ---------------------------------------------------------------------------------------
 
 
-def test_scopes_match_their_golden_file(desk):
-    check_golden("memory-answer-scopes", desk.ask("list_scopes"))
+def test_scopes_match_their_golden_file(caller):
+    check_golden("memory-answer-scopes", caller.ask("list_scopes"))
 
 
-def test_first_list_of_scopes_has_uncopied_rows_and_empty_folders(desk_of, tmp_path):
+def test_first_list_of_scopes_has_uncopied_rows_and_empty_folders(caller_of, tmp_path):
     made = make_claude_mem(tmp_path / "ack" / "scopes" / "dev" / "memory.db")
     made.observation(made.session("s"), "In dev")
     made.close()
     (tmp_path / "ack" / "scopes" / "personal").mkdir()
-    found = desk_of(settings_in(tmp_path), tmp_path, keep=True).ask("list_scopes")
+    found = caller_of(settings_in(tmp_path), tmp_path, keep=True).ask("list_scopes")
     assert [
         (row["name"], row["memory_count"], bool(row["last_updated"])) for row in found["scopes"]
     ] == [("dev", 1, True), ("personal", 0, False)]
     assert found["scopes"][1]["path"] == str(tmp_path / "ack" / "scopes" / "personal")
 
 
-def test_current_scope_is_the_named_one_or_the_project(desk, desk_of, place):
-    assert desk.ask("list_scopes")["current_scope"] == "ack"
+def test_current_scope_is_the_named_one_or_the_project(caller, caller_of, place):
+    assert caller.ask("list_scopes")["current_scope"] == "ack"
     assert (
-        desk_of(settings_in(place), place / "code" / "ack", "dev").ask("list_scopes")[
+        caller_of(settings_in(place), place / "code" / "ack", "dev").ask("list_scopes")[
             "current_scope"
         ]
         == "dev"
     )
 
 
-def test_context_of_a_project_matches_its_golden_file(desk, place):
-    found = desk.ask("get_context")
+def test_context_of_a_project_matches_its_golden_file(caller, place):
+    found = caller.ask("get_context")
     assert found["project"] == {"name": "ack", "path": str(place / "code" / "ack")}
     check_golden("memory-answer-context", found)
 
 
-def test_context_of_another_project_is_found_by_its_path(desk, place):
+def test_context_of_another_project_is_found_by_its_path(caller, place):
     (place / "code" / "lamps").mkdir(exist_ok=True)
     for path in ("../lamps", str(place / "code" / "lamps"), "../lamps/../lamps/"):
-        found = desk.ask("get_context", project_path=path)
+        found = caller.ask("get_context", project_path=path)
         assert found["project"] == {"name": "lamps", "path": str(place / "code" / "lamps")}
         assert [row["title"] for row in found["recent_memories"]] == ["Lamps flicker at noon"]
-    assert desk.ask("get_context", include_cross_project=False)["cross_project_learnings"] == []
-    assert len(desk.ask("get_context", max_memories=1)["recent_memories"]) == 1
+    assert caller.ask("get_context", include_cross_project=False)["cross_project_learnings"] == []
+    assert len(caller.ask("get_context", max_memories=1)["recent_memories"]) == 1
 
 
 @pytest.mark.parametrize(
     "path", ["~nobody-at-all/x", "/nowhere/at/all", "x" * 4_000, "~", ".", "", "/"]
 )
-def test_context_of_a_missing_folder_is_noted(desk, path):
-    found = desk.ask("get_context", project_path=path)
+def test_context_of_a_missing_folder_is_noted(caller, path):
+    found = caller.ask("get_context", project_path=path)
     assert found["recent_sessions"] is not None
     assert any("is not a folder here" in note for note in found.get("notes", ())) == (
         path not in ("~", ".", "", "/")
     )
 
 
-def test_path_with_a_null_character_is_refused(desk):
-    assert desk.fault("get_context", project_path="a\0b")["error"] == "ARGUMENT_INVALID"
+def test_path_with_a_null_character_is_refused(caller):
+    assert caller.fault("get_context", project_path="a\0b")["error"] == "ARGUMENT_INVALID"
 
 
 # -- no database, stale code, fresh rows
@@ -566,58 +569,59 @@ def test_path_with_a_null_character_is_refused(desk):
 
 
 @pytest.mark.parametrize("tool", list(CONTRACT))
-def test_missing_database_is_an_error_with_its_path(desk_of, tmp_path, tool):
-    desk = desk_of(settings_in(tmp_path), tmp_path)
-    fault = desk.fault(tool, **({"id": "x"} if tool == "get_memory" else {}))
+def test_missing_database_is_an_error_with_its_path(caller_of, tmp_path, tool):
+    caller = caller_of(settings_in(tmp_path), tmp_path)
+    fault = caller.fault(tool, **({"id": "x"} if tool == "get_memory" else {}))
     assert fault["error"] == "Memory database not found"
     assert fault["message"] == "Run claude-mem to start capturing memories"
     assert fault["path"] == str(tmp_path / "ack" / "claude-mem.db")
 
 
-def test_own_memory_answers_without_a_database(desk_of, tmp_path):
+def test_own_memory_answers_without_a_database(caller_of, tmp_path):
     with Library(settings_in(tmp_path)) as library:
         keep(library, "Lamps are blue", "mem_0000000001")
-    assert desk_of(settings_in(tmp_path), tmp_path).titles() == ["Lamps are blue"]
+    assert caller_of(settings_in(tmp_path), tmp_path).titles() == ["Lamps are blue"]
 
 
-def test_memory_with_changed_cited_code_is_marked_maybe_stale(desk_of, tmp_path):
+def test_memory_with_changed_cited_code_is_marked_maybe_stale(caller_of, tmp_path):
     shop = tmp_path / "shop"
     shop.mkdir()
     (shop / "cart.py").write_text("def total(cart):\n    return sum(cart)\n", encoding="utf-8")
     settings = settings_in(tmp_path)
     with Library(settings) as library:
-        one = keep(library, "Carts are summed", "mem_0000000001")
+        record = keep(library, "Carts are summed", "mem_0000000001")
         view = library.view_in(shop)
-        edit(library, one, one.memory, citations=[cite(shop, "cart.py:total", view)])
-    desk = desk_of(settings, shop)
-    assert "maybe_stale" not in desk.ask("get_memory", id="mem_0000000001")
+        edit(library, record, record.memory, citations=[cite(shop, "cart.py:total", view)])
+    caller = caller_of(settings, shop)
+    assert "maybe_stale" not in caller.ask("get_memory", id="mem_0000000001")
     (shop / "cart.py").write_text("def total(cart):\n    return max(cart)\n", encoding="utf-8")
-    assert "total" in desk.ask("get_memory", id="mem_0000000001")["maybe_stale"][0]
-    assert "total" in desk.ask("query_memories")["results"][0]["maybe_stale"][0]
+    assert "total" in caller.ask("get_memory", id="mem_0000000001")["maybe_stale"][0]
+    assert "total" in caller.ask("query_memories")["results"][0]["maybe_stale"][0]
 
 
-def test_new_rows_are_in_the_answers_without_a_restart(desk_of, tmp_path, until):
+def test_new_rows_are_in_the_answers_without_a_restart(caller_of, tmp_path, until):
     made = make_claude_mem(tmp_path / "ack" / "claude-mem.db")
     session = made.session("s1")
     made.observation(session, "Apples")
-    desk = desk_of(settings_in(tmp_path), tmp_path, keep=True)
-    until(lambda: desk.titles() == ["Apples"])
+    caller = caller_of(settings_in(tmp_path), tmp_path, keep=True)
+    until(lambda: caller.titles() == ["Apples"])
     made.observation(session, "Pears", created_at_epoch=START + 5)
-    until(lambda: desk.titles() == ["Pears", "Apples"])
+    until(lambda: caller.titles() == ["Pears", "Apples"])
     made.connection.execute("DELETE FROM observations WHERE title = 'Apples'")
     made.connection.commit()
-    until(lambda: desk.titles(query="apples pears") == ["Pears"])
+    until(lambda: caller.titles(query="apples pears") == ["Pears"])
     made.close()
 
 
-def test_newest_rows_of_an_uncopied_database_answer(desk_of, tmp_path):
+def test_newest_rows_of_an_uncopied_database_answer(caller_of, tmp_path):
     made = make_claude_mem(tmp_path / "ack" / "claude-mem.db")
     made.many(20_000)
     made.observation(made.session("last"), "Zebras count coins", created_at_epoch=START + 10**9)
     made.close()
     with Library(settings_in(tmp_path)) as holder:
-        assert holder.holds()  # and copies nothing
-        answer = desk_of(settings_in(tmp_path), tmp_path).ask(
+        # The holder copies nothing
+        assert holder.holds()
+        answer = caller_of(settings_in(tmp_path), tmp_path).ask(
             "query_memories", query="count zebras"
         )
         assert (
@@ -627,32 +631,32 @@ def test_newest_rows_of_an_uncopied_database_answer(desk_of, tmp_path):
         assert "are being indexed" in answer["notes"][-1]
 
 
-def test_unreadable_database_is_a_note(desk_of, tmp_path):
+def test_unreadable_database_is_a_note(caller_of, tmp_path):
     (tmp_path / "ack").mkdir()
     (tmp_path / "ack" / "claude-mem.db").write_bytes(b"junk" * 1_000)
     with Library(settings_in(tmp_path)) as library:
         sync(library)
-    desk = desk_of(settings_in(tmp_path), tmp_path)
+    caller = caller_of(settings_in(tmp_path), tmp_path)
     for tool in ("query_memories", "list_scopes", "get_context"):
-        assert "claude-mem.db" in desk.ask(tool)["notes"][0]
+        assert "claude-mem.db" in caller.ask(tool)["notes"][0]
 
 
 # -- nothing writes
 # ----------------------------------------------------------------------------------------------------
 
 
-def test_library_of_a_tool_is_read_only(desk, place):
-    context = desk.family.context
+def test_library_of_a_tool_is_read_only(caller, place):
+    context = caller.family.context
     assert isinstance(context, MemorySession)
     with context.open() as library:
-        one = library.store.memories.by_key("mem_0000000001")[0]
+        record = library.store.memories.by_key("mem_0000000001")[0]
         from cortex.families.memory.curation import delete
 
         for attempt in (
             lambda: add(library, Memory("", "Written by a tool")),
-            lambda: judge(library, [one], "reject"),
-            lambda: delete(library, [one]),
-            lambda: edit(library, one, Memory("", "Changed by a tool")),
+            lambda: judge(library, [record], "reject"),
+            lambda: delete(library, [record]),
+            lambda: edit(library, record, Memory("", "Changed by a tool")),
             lambda: library.store.memories.want([("/x", "")]),
         ):
             with pytest.raises(CortexError) as refused:
@@ -663,11 +667,11 @@ def test_library_of_a_tool_is_read_only(desk, place):
             pytest.raises(Exception, match=r"readonly|read-only"),
         ):
             connection.execute("DELETE FROM memories")
-    assert len(desk.titles()) == 4
+    assert len(caller.titles()) == 4
 
 
 @pytest.mark.parametrize("budget", [200, 300, 1_000])
-def test_the_context_keeps_to_its_budget_with_its_notes(desk_of, tmp_path, budget):
+def test_the_context_keeps_to_its_budget_with_its_notes(caller_of, tmp_path, budget):
     (tmp_path / "shop").mkdir()
     settings = settings_in(tmp_path)
     for scope in ("one", "two"):
@@ -686,15 +690,15 @@ def test_the_context_keeps_to_its_budget_with_its_notes(desk_of, tmp_path, budge
                 kind="decision",
             )
     answer = (
-        desk_of(settings, tmp_path / "shop")
+        caller_of(settings, tmp_path / "shop")
         .answer("get_context", max_memories=12, budget=budget)
         .text
     )
     assert len(answer) <= 4 * budget
-    told = json.loads(answer)
+    context = json.loads(answer)
     assert (
-        len(told["notes"]) == 2
-        and (told["recent_memories"] or budget < 1_000)
-        and told["truncated"]
+        len(context["notes"]) == 2
+        and (context["recent_memories"] or budget < 1_000)
+        and context["truncated"]
     )
-    assert told["left_off"] == {"recent_memories": 12 - len(told["recent_memories"])}
+    assert context["left_off"] == {"recent_memories": 12 - len(context["recent_memories"])}

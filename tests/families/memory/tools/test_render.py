@@ -1,6 +1,4 @@
-"""Answers of the memory tools keep to their budget, whatever memories say and however long their
-parts are.
-"""
+"""Answers of the memory tools keep to their budget for any memories."""
 
 from __future__ import annotations
 
@@ -27,7 +25,7 @@ def texts(most: int) -> st.SearchStrategy[str]:
     """Short and long texts, of letters and of what JSON has to escape."""
     part = st.sampled_from(["a", "lamp ", '"', "\\", "\x01", "é", "日", "\u202e", "\n", "😀"])
     return st.builds(
-        lambda one, times, end: (one * times + end)[:most],
+        lambda text, times, end: (text * times + end)[:most],
         part,
         st.sampled_from([0, 1, 9, most]),
         part,
@@ -54,29 +52,30 @@ def within(text: str, budget: int) -> bool:
 
 
 @given(st.lists(remembered(), min_size=1, max_size=12), BUDGETS, NOTES)
-def test_search_answer_keeps_to_its_budget(ones, budget, notes):
+def test_search_answer_keeps_to_its_budget(records, budget, notes):
     found = MemoryResults(
-        tuple(MemoryHit(one, 0.5, True) for one in ones), 90, notes, None, PRESENT
+        tuple(MemoryHit(record, 0.5, True) for record in records), 90, notes, None, PRESENT
     )
     text = render.found_text(
-        found, budget, lambda offset: "x" * 28, 0, lambda one: ["changed " * 20]
+        found, budget, lambda offset: "x" * 28, 0, lambda text: ["changed " * 20]
     )
     assert within(text, budget) and json.loads(text)["results"]
 
 
 @given(remembered(), BUDGETS, texts(20_000))
-def test_a_whole_memory_keeps_to_its_budget(one, budget, overview):
+def test_a_whole_memory_keeps_to_its_budget(record, budget, overview):
     session = Session("s", "p", overview, overview, 1, "2026-11-16")
     assert within(
-        render.memory_text(one, PRESENT, session, ["changed " * 40] * 3, True, budget), budget
+        render.memory_text(record, PRESENT, session, ["changed " * 40] * 3, True, budget), budget
     )
 
 
 @given(st.lists(remembered(), max_size=8), BUDGETS, NOTES, texts(4_000))
-def test_the_context_keeps_to_its_budget(ones, budget, notes, path):
+def test_the_context_keeps_to_its_budget(records, budget, notes, path):
     sessions = tuple(
-        Session(one.memory.session, "p", one.memory.title, "", 1, "2026-11-16") for one in ones
+        Session(record.memory.session, "p", record.memory.title, "", 1, "2026-11-16")
+        for record in records
     )
     project = Project(Path(f"/p/{'x' * len(path)}"), ("n" * (1 + len(path) % 300),))
-    context = SessionContext(project, tuple(ones), sessions, tuple(ones), notes, PRESENT, {})
+    context = SessionContext(project, tuple(records), sessions, tuple(records), notes, PRESENT, {})
     assert within(render.context_text(context, budget), budget)

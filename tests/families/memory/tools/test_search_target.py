@@ -1,6 +1,4 @@
-"""Memories beside documents and code: one search finds them all, and neither is taken for the
-other.
-"""
+"""Memories as a target of one search beside documents."""
 
 from __future__ import annotations
 
@@ -40,11 +38,11 @@ def test_one_search_finds_documents_and_memories_with_their_citations(library):
     located, page = federated_search(
         [documents_of(library), place_of(library)], Query("zebras", mode=Mode.WORDS), Cancel()
     )
-    assert {(one.family, one.cited.get("title") or one.hit.path) for one in located} == {
+    assert {(found.family, found.cited.get("title") or found.hit.path) for found in located} == {
         ("kb", "zebra.md"),
         ("memory", "Zebras count coins"),
     }
-    memory = next(one for one in located if one.family == "memory")
+    memory = next(found for found in located if found.family == "memory")
     assert (
         memory.cited == {"id": "obs_1", "title": "Zebras count coins", "project": "ack"}
         and memory.source == "memories"
