@@ -176,10 +176,8 @@ def keep(
     library: Library, title: str, key: str, state: MemoryState = MemoryState.APPROVED, **parts: Any
 ):
     """Add a memory with a given id."""
-    from cortex.families.memory import writer
-
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(writer, "_free_key", lambda library: key)
+        patch.setattr("secrets.token_hex", lambda size: key.removeprefix("mem_"))
         add(library, Memory("", title, **parts), state=state)
     return library.store.memories.by_key(key)[0]
 
