@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from cortex.families.chunkfiles.index import ChunkIndex, ChunkQuery, ChunkSearchResult
 from engine.embedders.stub import DIMENSIONS, vectors_of
 
-WORDS = "alpha beta gamma delta epsilon zeta eta theta iota kappa".split()
+INDEX_PROCESS = Path(__file__).with_name("index_process.py")
 
 
 def make_chunk(
@@ -52,3 +55,19 @@ def ask(index: ChunkIndex, text: str, **more: object) -> ChunkSearchResult:
 
 def wait_until_loaded(index: ChunkIndex, until: Callable[..., float], chunks: int) -> None:
     until(lambda: index.ready and index.state().chunks == chunks)
+
+
+@contextmanager
+def another_process(
+    folder: Path, home: Path, *variables: str
+) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    """A process that serves the folder until it is killed, and its generation."""
+    command = [sys.executable, str(INDEX_PROCESS), str(folder), str(home), *variables]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    try:
+        assert process.stdout is not None
+        yield process, int(process.stdout.readline())
+    finally:
+        process.kill()
+        process.wait(10)
+        process.stdout.close()

@@ -178,7 +178,7 @@ def content_of(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.glob("*.json")}
 
 
-# -- what is in them
+# -- content
 # ---------------------------------------------------------------------------------------------------
 
 
@@ -294,7 +294,7 @@ def test_code_chunks_keep_to_the_configured_size(project, out):
     assert following[0] in last and following[-1] not in last
 
 
-# -- how they are kept current
+# -- updates
 # -----------------------------------------------------------------------------------------
 
 
@@ -405,7 +405,7 @@ def test_generator_output_names_every_file(project, out):
     assert raw.startswith('{\n  "version"')
 
 
-# -- what may go wrong
+# -- failures
 # -------------------------------------------------------------------------------------------------
 
 

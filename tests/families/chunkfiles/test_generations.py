@@ -2,38 +2,25 @@
 
 import os
 import sqlite3
-import subprocess
-import sys
 import time
-from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
 from cortex.engine.store import Store
 from cortex.families.chunkfiles import generations
 from cortex.families.chunkfiles.index import ChunkQuery
-from families.chunkfiles.chunk_files import ids, make_chunk, wait_until_loaded, write_chunks
-
-INDEX_PROCESS = Path(__file__).with_name("index_process.py")
+from families.chunkfiles.chunk_files import (
+    another_process,
+    ids,
+    make_chunk,
+    wait_until_loaded,
+    write_chunks,
+)
 
 
 @pytest.fixture
 def place(folder, home):
     return generations.home_of(folder.resolve(), home)
-
-
-@contextmanager
-def another_process(folder, home, *variables):
-    command = [sys.executable, str(INDEX_PROCESS), str(folder), str(home), *variables]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-    try:
-        assert process.stdout is not None
-        yield process, int(process.stdout.readline())
-    finally:
-        process.kill()
-        process.wait(10)
-        process.stdout.close()
 
 
 def numbers(place) -> list[int]:

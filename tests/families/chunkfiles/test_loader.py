@@ -3,6 +3,7 @@
 import gc
 import random
 import threading
+from pathlib import Path
 
 import psutil
 import pytest
@@ -10,9 +11,9 @@ import pytest
 from cortex.base.errors import ConfigError
 from cortex.engine.store import Store
 from cortex.families.chunkfiles import builder, generations
-from cortex.families.chunkfiles.index import ChunkQuery
+from cortex.families.chunkfiles.index import ChunkIndex, ChunkQuery, ChunkSearchResult
 from cortex.families.chunkfiles.loader import GenerationLoader
-from families.chunkfiles.chunk_files import make_chunk, write_chunks
+from families.chunkfiles.chunk_files import another_process, make_chunk, write_chunks
 
 CLIENTS = 8
 # In each of two files
@@ -20,7 +21,7 @@ CHUNKS = 24
 GROWTH_BYTES = 48 << 20
 
 
-def state(folder, rng, number):
+def write_state(folder: Path, rng: random.Random, number: int) -> None:
     """Write a state of two files; every chunk names its state, and some chunks come and go."""
     for name in ("a", "b"):
         write_chunks(
@@ -37,15 +38,15 @@ def state(folder, rng, number):
         )
 
 
-def states_of(found):
+def states_of(found: ChunkSearchResult) -> set[tuple[str | None, str]]:
     """The files, and their states, of the chunks in an answer."""
     return {(entry.chunk_type, entry.text.split()[1]) for entry, _ in found.results}
 
 
-class Asking(threading.Thread):
+class Searcher(threading.Thread):
     """A client that searches until it is stopped, and keeps what was wrong."""
 
-    def __init__(self, index, seed):
+    def __init__(self, index: ChunkIndex, seed: int) -> None:
         super().__init__(daemon=True)
         self._shelf, self._rng = index, random.Random(seed)
         self.stop = threading.Event()
@@ -80,14 +81,14 @@ def test_reloads_under_load_never_fail_mix_states_or_leak(folder, home, opened, 
     rng = random.Random(6)
     # Stores left by other tests
     before = stores()
-    state(folder, rng, 0)
+    write_state(folder, rng, 0)
     index = opened()
-    clients = [Asking(index, seed) for seed in range(CLIENTS)]
+    clients = [Searcher(index, seed) for seed in range(CLIENTS)]
     for client in clients:
         client.start()
     process, sizes = psutil.Process(), []
     for number in range(1, rounds + 1):
-        state(folder, rng, number)
+        write_state(folder, rng, number)
         until(
             lambda number=number: (
                 f"state{number}" in index.search(ChunkQuery("basket")).results[0][0].text
@@ -117,13 +118,11 @@ def test_reloads_under_load_never_fail_mix_states_or_leak(folder, home, opened, 
 def test_next_start_serves_the_files_when_a_process_is_killed_while_loading(
     folder, home, opened, until, campaign
 ):
-    from families.chunkfiles.test_generations import another_process
-
     rng = random.Random(7)
     for number in range(campaign(2, 30)):
-        state(folder, rng, number)
+        write_state(folder, rng, number)
         with another_process(folder, home) as (process, _):
-            state(folder, rng, number + 1000)
+            write_state(folder, rng, number + 1000)
             with pytest.raises(Exception, match="timed out"):
                 process.wait(rng.random() * 0.9)
             process.kill()

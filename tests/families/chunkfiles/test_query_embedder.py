@@ -14,7 +14,7 @@ from cortex.engine.embedders import open_local
 from cortex.families.chunkfiles.index import ChunkQuery
 from cortex.families.chunkfiles.query_embedder import is_same
 from engine.embedders.stub import DIMENSIONS, Reply, embeddings
-from families.chunkfiles.chunk_files import ids, make_chunk, write_chunks
+from families.chunkfiles.chunk_files import another_process, ids, make_chunk, write_chunks
 
 
 @pytest.fixture(autouse=True)
@@ -244,8 +244,6 @@ def test_autostarted_model_server_ends_with_the_index(folder, home, opened, unti
 
 @pytest.mark.skipif(sys.platform == "win32", reason="psutil's children of a child")
 def test_autostarted_model_server_ends_when_its_owner_is_killed(folder, home, until):
-    from families.chunkfiles.test_generations import another_process
-
     address = f"http://127.0.0.1:{unused_port()}"
     variables = (f"CORTEX_EMBEDDING_ENDPOINT={address}", "CORTEX_EMBEDDING_AUTOSTART=true")
     stamp = open_local().connect()

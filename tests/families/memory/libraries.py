@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +17,8 @@ from cortex.engine.store import MemoryFilter, Remembered
 from cortex.families.memory.mirror import sync
 from cortex.families.memory.search import MemoryQuery, MemoryResults, find
 from families.memory.adapters.claude_mem_databases import MadeDatabase, make_claude_mem
+
+LEASE_HOLDER = Path(__file__).with_name("lease_holder.py")
 
 
 def settings_of(home: Path, flags: dict[str, object] | None = None, **variables: str) -> Settings:
@@ -85,7 +89,16 @@ def database(
     return made
 
 
-LEASE_HOLDER = Path(__file__).with_name("lease_holder.py")
+def start_lease_holder(home: Path) -> subprocess.Popen[str]:
+    """A process that holds the lease of a library, until a line comes on its stdin."""
+    holder = subprocess.Popen(
+        [sys.executable, str(LEASE_HOLDER), str(home)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert holder.stdout is not None and holder.stdout.readline().strip() == "holds"
+    return holder
 
 
 class CancelAfter(Cancel):

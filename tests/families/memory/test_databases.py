@@ -154,7 +154,7 @@ def test_library_has_memories_with_a_database_or_an_own_memory(isolated, user):
     assert has_memories(settings_of(isolated.user / "other"))
 
 
-# -- projects
+# -- scopes
 # ----------------------------------------------------------------------------------------------------------
 
 

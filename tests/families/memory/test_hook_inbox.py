@@ -9,9 +9,9 @@ import time
 from pathlib import Path
 
 import pytest
-from cortex.families.recorder.hook_inbox import HookNote, is_waiting, take_in
 
 from cortex.base.errors import InputError, StoreError
+from cortex.families.memory.hook_inbox import HookNote, is_waiting, take_in
 from cortex.interfaces.daemon.hook import keep
 
 NOTE = {

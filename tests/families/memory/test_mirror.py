@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -27,7 +25,6 @@ from cortex.families.memory.index_text import word
 from cortex.families.memory.mirror import copied, is_due, is_work, sync
 from families.memory.adapters.claude_mem_databases import make_claude_mem
 from families.memory.libraries import (
-    LEASE_HOLDER,
     CancelAfter,
     ask,
     copy,
@@ -38,6 +35,7 @@ from families.memory.libraries import (
     one_of,
     open_library,
     settings_of,
+    start_lease_holder,
     titles,
 )
 
@@ -140,7 +138,7 @@ def test_copy_stopped_anywhere_ends_like_an_undisturbed_one(
     made.close()
 
 
-# -- what changes
+# -- changes
 # ------------------------------------------------------------------------------------------------------
 
 
@@ -307,7 +305,7 @@ def test_uncurated_setting_applies_to_copied_rows(place, isolated):
         assert titles(ask(library)) == ["Pears", "Apples"]
 
 
-# -- what a person decided
+# -- judgements
 # ---------------------------------------------------------------------------------------------
 
 
@@ -414,7 +412,7 @@ def test_secrets_are_in_no_index_and_in_no_answer(library, place, isolated):
     made.close()
 
 
-# -- databases that can't be read
+# -- unreadable databases
 # --------------------------------------------------------------------------------------
 
 
@@ -504,7 +502,7 @@ def test_missing_database_gives_no_answers_and_is_forgotten_after_a_while(
     assert one_of(library, "obs_1").state is MemoryState.PROMOTED
 
 
-# -- nothing is touched
+# -- no change of the original
 # ------------------------------------------------------------------------------------------------
 
 
@@ -542,14 +540,8 @@ def test_a_folder_that_can_only_be_read_is_copied(library, place):
 
 def test_lease_holder_copies_while_another_process_waits(library, place, isolated, until):
     made = database(place, "Apples")
-    holder = subprocess.Popen(
-        [sys.executable, str(LEASE_HOLDER), str(isolated.cortex)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+    holder = start_lease_holder(isolated.cortex)
     try:
-        assert holder.stdout.readline().strip() == "holds"
         assert not library.holds()
         assert copy(library) and titles(memories(library)) == ["Apples"]
         made.observation("own-s1", "Pears")

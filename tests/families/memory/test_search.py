@@ -80,7 +80,7 @@ def fruit(library) -> Library:
     return library
 
 
-# -- what may answer
+# -- filters
 # ---------------------------------------------------------------------------------------------------
 
 
@@ -209,7 +209,7 @@ def test_pages_of_a_query_join_to_the_whole_answer(library):
     assert pages == whole == titles(ask(library, "blue lamp", limit=40)) and len(set(whole)) == 40
 
 
-# -- what is not copied yet
+# -- uncopied rows
 # --------------------------------------------------------------------------------------------
 
 

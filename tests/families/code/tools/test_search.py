@@ -248,7 +248,3 @@ def test_an_unknown_language_is_an_error_that_names_the_known(server):
     assert failure["code"] == "ARGUMENT_INVALID"
     assert "python" in failure["suggestions"][0]
     assert server.failure("find_similar_code", code=" ")["code"] == "QUERY_EMPTY"
-
-
-# -- whatever the hits, the budget holds
-# ------------------------------------------------------------------------------

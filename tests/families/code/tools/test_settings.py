@@ -376,7 +376,7 @@ def test_the_chunks_of_a_file_keep_to_the_budget_and_the_cursor_leads_through_al
             code.status("file-chunks", path="long.py", cursor="x")
 
 
-# -- runs that meet each other
+# -- strategies
 # -----------------------------------------------------------------------------------------
 
 

@@ -26,17 +26,7 @@ FILES = {
     "guide.md": "# Guide\n\n## Tokens\n\nTokens expire after fifteen minutes.\n\n## Lamps\n\nA lamp is switched by its owner.\n",
     "sub/desk.txt": "The desk has three drawers.\n",
 }
-KEYS = [
-    "document_id",
-    "source",
-    "path",
-    "startLine",
-    "endLine",
-    "section",
-    "page",
-    "score",
-    "snippet",
-]
+KEYS = "document_id source path startLine endLine section page score snippet".split()
 
 
 @pytest.fixture

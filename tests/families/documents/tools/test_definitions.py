@@ -145,7 +145,7 @@ def document_id(text: str) -> str:
     return found[1]
 
 
-# -- what is promised
+# -- the contract
 # --------------------------------------------------------------------------------------------------
 
 

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
+from cortex.families.memory.adapters.chroma import vectors
+
 SCHEMA = """
 CREATE TABLE collections (id TEXT PRIMARY KEY, name TEXT NOT NULL, dimension INTEGER, database_id TEXT NOT NULL, config_json_str TEXT, UNIQUE (name, database_id));
 CREATE TABLE segments (id TEXT PRIMARY KEY, type TEXT NOT NULL, scope TEXT NOT NULL, collection TEXT NOT NULL);
@@ -20,6 +22,7 @@ CREATE TABLE embeddings_queue (seq_id INTEGER PRIMARY KEY, created_at TIMESTAMP 
 CREATE TABLE max_seq_id (segment_id TEXT PRIMARY KEY, seq_id INTEGER);
 """
 ADD, UPDATE, UPSERT, DELETE = 0, 1, 2, 3
+EAST, NORTH, UP, WEST = [1.0, 0, 0, 0], [0, 1.0, 0, 0], [0, 0, 1.0, 0], [-1.0, 0, 0, 0]
 Numbers = Sequence[float] | np.ndarray
 
 
@@ -98,3 +101,11 @@ def make_collection(store: Path, name: str, dimensions: int = 4) -> MadeCollecti
     )
     made.sql("INSERT INTO segments VALUES (?, 'urn:chroma:segment/vector/hnsw-local-persisted', 'VECTOR', ?)", (made.segment, made.id))  # fmt: skip
     return made
+
+
+def read_vectors(made: MadeCollection, name: str = "notes") -> dict[str, list[float]]:
+    """The vectors read from a collection, each id once."""
+    rows = list(vectors(made.store, name))
+    assert len({key for key, _ in rows}) == len(rows)
+    assert all(vector.dtype == np.float32 for _, vector in rows)
+    return {key: vector.tolist() for key, vector in rows}

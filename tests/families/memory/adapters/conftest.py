@@ -1,4 +1,4 @@
-"""Databases of claude-mem that are closed after each test."""
+"""A collection of Chroma, and databases of claude-mem that are closed after each test."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from families.memory.adapters.chroma_stores import MadeCollection, make_collection
 from families.memory.adapters.claude_mem_databases import MadeDatabase, make_claude_mem
 
 
@@ -21,3 +22,8 @@ def make(tmp_path: Path) -> Iterator[Callable[..., MadeDatabase]]:
     yield make_one
     for made in opened:
         made.close()
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> MadeCollection:
+    return make_collection(tmp_path / "chroma", "notes")

@@ -255,7 +255,3 @@ def test_missing_editor_is_reported(typed, key):
     assert code == 2
     assert "can't be started" in err
     assert "Traceback" not in err
-
-
-# -- the form
-# ----------------------------------------------------------------------------------------------------------

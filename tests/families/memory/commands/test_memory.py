@@ -22,47 +22,12 @@ from protocol.golden import check_golden
 pytestmark = pytest.mark.usefixtures("shop", "at_terminal")
 
 COMMANDS = (
-    *(
-        "add",
-        "list",
-        "show",
-        "search",
-        "scopes",
-        "edit",
-        "approve",
-        "reject",
-        "promote",
-        "supersede",
-        "delete",
-    ),
-    *("undo", "log", "import", "export"),
+    "add list show search scopes edit approve reject promote supersede delete undo log import export"
+).split()
+ROW = set(
+    "id title subtitle facts concepts files text kind project scope session date created_at "
+    "provenance origin state curated reviewed_by reviewed_at superseded_by".split()
 )
-ROW = {
-    *(
-        "id",
-        "title",
-        "subtitle",
-        "facts",
-        "concepts",
-        "files",
-        "text",
-        "kind",
-        "project",
-        "scope",
-        "session",
-        "date",
-    ),
-    *(
-        "created_at",
-        "provenance",
-        "origin",
-        "state",
-        "curated",
-        "reviewed_by",
-        "reviewed_at",
-        "superseded_by",
-    ),
-}
 
 
 @pytest.mark.parametrize("command", ["memory", *(f"memory {name}" for name in COMMANDS)])

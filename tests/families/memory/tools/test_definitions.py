@@ -206,7 +206,7 @@ def caller_of() -> Iterator[Callable[..., Caller]]:
         family.close()
 
 
-# -- what is promised
+# -- the contract
 # --------------------------------------------------------------------------------------------------
 
 
@@ -639,7 +639,7 @@ def test_unreadable_database_is_a_note(caller_of, tmp_path):
         assert "claude-mem.db" in caller.ask(tool)["notes"][0]
 
 
-# -- nothing writes
+# -- no way to write
 # ----------------------------------------------------------------------------------------------------
 
 
