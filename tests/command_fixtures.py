@@ -72,7 +72,7 @@ def typed():
 
 @pytest.fixture
 def cortex(capsys):
-    """Runs a command in this process; gives its exit code, stdout and stderr."""
+    """`cortex(*arguments)`: exit code, stdout and stderr of a command run in this process."""
 
     def call(*arguments):
         capsys.readouterr()
@@ -126,9 +126,7 @@ def in_window():
 
 @pytest.fixture
 def impatient(monkeypatch):
-    """Whoever asks a cortexd that doesn't answer waits for a second, not for five, nor for three
-    until it is killed.
-    """
+    """Limits of one second for the answer of a cortexd and for its end."""
     monkeypatch.setattr(control.look, "__defaults__", (1.0,))
     monkeypatch.setattr(control, "KILL_SECONDS", 1.0)
 
