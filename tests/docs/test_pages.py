@@ -30,7 +30,7 @@ from cortex.interfaces.assembly.pool import engine_pool
 from cortex.interfaces.cli import app
 from cortex.interfaces.cli import run as run_command
 from cortex.toolkit.tool import Call, bind, find_tool, perform
-from families.memory.adapters.claude_bases import make_claude_mem
+from families.memory.adapters.claude_mem_databases import make_claude_mem
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("bench/*.md")])

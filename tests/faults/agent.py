@@ -20,7 +20,7 @@ from cortex.engine.embedders.hash_embedder import HashingEmbedder
 from cortex.engine.engine import Engine
 from cortex.families.team.search import RecordQuery, find
 from cortex.families.team.writes.create import create
-from families.memory.desk import open_library, settings_of
+from families.memory.libraries import open_library, settings_of
 from faults.plan import key_of
 
 LIMITS = {"memory": resource.RLIMIT_AS, "file": resource.RLIMIT_FSIZE}

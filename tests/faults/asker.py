@@ -11,7 +11,7 @@ from cortex.base.errors import InputError
 from cortex.families.memory.ids import display_id, find_memory
 from cortex.families.memory.search import MemoryQuery, find
 from cortex.families.memory.session_context import context_of
-from families.memory.desk import open_library, settings_of
+from families.memory.libraries import open_library, settings_of
 
 root, home = Path(sys.argv[1]), Path(sys.argv[2])
 seconds = float(sys.stdin.readline())

@@ -27,7 +27,7 @@ from cortex.engine.library import Library
 from cortex.families.team.writes.actions import resolve_thread, update_task
 from cortex.families.team.writes.create import create, create_observations
 from cortex.families.team.writes.drafts import approve, create_draft, reject
-from families.memory.desk import open_library, settings_of
+from families.memory.libraries import open_library, settings_of
 from faults.plan import ROUND, key_of
 
 

@@ -15,7 +15,7 @@ from cortex.families.memory import curation
 from cortex.families.memory.curation import delete, edit, judge, supersede, undo
 from cortex.families.memory.mirror import sync
 from cortex.families.memory.writer import add
-from families.memory.desk import open_library, settings_of
+from families.memory.libraries import open_library, settings_of
 
 root, home = Path(sys.argv[1]), Path(sys.argv[2])
 curation.BATCH = 3  # so that a step is more than one transaction

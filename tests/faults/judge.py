@@ -15,7 +15,7 @@ from cortex.engine.store import OWN, MemoryFilter
 from cortex.families.memory.background import tend
 from cortex.families.memory.curation import delete, edit, judge
 from cortex.families.memory.writer import add
-from families.memory.desk import open_library, settings_of
+from families.memory.libraries import open_library, settings_of
 
 root, home = Path(sys.argv[1]), Path(sys.argv[2])
 ended = threading.Event()

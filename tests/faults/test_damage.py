@@ -25,7 +25,7 @@ from cortex.engine.engine import Engine
 from cortex.engine.library import Library
 from cortex.families.team.search import RecordQuery, find
 from cortex.families.team.writes.create import create
-from families.memory.desk import open_library, settings_of
+from families.memory.libraries import open_library, settings_of
 from faults.plan import key_of
 
 LAMP = 'def switch_lamp(state):\n    """Turn the lamp on or off."""\n    return not state\n'

@@ -19,7 +19,7 @@ from cortex.base.types import Mode, Query
 from cortex.engine.engine import Engine
 from cortex.engine.library import Library
 from cortex.families.team.writes.create import create
-from families.memory.desk import open_library, settings_of
+from families.memory.libraries import open_library, settings_of
 from families.team.invariants import check_records
 from faults.plan import key_of
 

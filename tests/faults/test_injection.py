@@ -39,7 +39,7 @@ from cortex.families.team.writes.create import create
 from cortex.interfaces.assembly import recovery
 from cortex.interfaces.cli.checks import Level
 from cortex.interfaces.cli.checks.home import check_home
-from families.memory.desk import memories, settings_of
+from families.memory.libraries import memories, settings_of
 from families.team.invariants import check_records
 from faults.injection import HEAP_BYTES, Fault, Faults, install
 from faults.plan import key_of

@@ -15,8 +15,8 @@ import pytest
 from cortex.engine.library import Library
 from cortex.engine.store import OWN, SHOWN, STAGED, MemoryFilter
 from cortex.families.memory.states import name_of
-from families.memory.adapters.claude_bases import START, make_claude_mem
-from families.memory.desk import open_library, settings_of
+from families.memory.adapters.claude_mem_databases import START, make_claude_mem
+from families.memory.libraries import open_library, settings_of
 
 READERS = 8
 

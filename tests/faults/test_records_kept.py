@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from cortex.engine.store import STORE_NAME
-from families.memory.desk import open_library, settings_of
+from families.memory.libraries import open_library, settings_of
 from families.team.invariants import check_records
 from faults.conftest import Program
 from faults.plan import ROUND, key_of, made_by

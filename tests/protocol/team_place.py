@@ -25,8 +25,8 @@ from cortex.base.settings import Settings
 from cortex.engine.store import STORE_NAME
 from cortex.families.team.writes.create import create
 from cortex.families.team.writes.drafts import create_draft
-from families.chunkfiles.chunkmaking import make_chunk, write_chunks
-from families.memory.desk import open_library, settings_of
+from families.chunkfiles.chunk_files import make_chunk, write_chunks
+from families.memory.libraries import open_library, settings_of
 from protocol.client import Client
 from protocol.code_server import CORTEX
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from families.memory.adapters.claude_bases import START, Made, make_claude_mem
-from families.memory.desk import listing
+from families.memory.adapters.claude_mem_databases import START, MadeDatabase, make_claude_mem
+from families.memory.libraries import listing
 from protocol.client import MODERN, Client, envelope
 from protocol.code_server import CORTEX
 from protocol.golden import check_golden
@@ -37,7 +37,7 @@ def start(isolated, tmp_path: Path) -> Iterator[Callable[..., Client]]:
         yield start_one
 
 
-def orchard(user: Path) -> Made:
+def orchard(user: Path) -> MadeDatabase:
     made = make_claude_mem(user / ".claude-mem" / "claude-mem.db")
     session = made.session("s1", title="A day in the orchard")
     made.observation(
@@ -48,7 +48,7 @@ def orchard(user: Path) -> Made:
 
 
 @pytest.fixture
-def made(isolated) -> Iterator[Made]:
+def made(isolated) -> Iterator[MadeDatabase]:
     made = orchard(isolated.user)
     yield made
     made.close()

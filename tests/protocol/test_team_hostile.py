@@ -12,7 +12,7 @@ import pytest
 from cortex.base.actors import person
 from cortex.base.record_model import Observation
 from cortex.families.team.writes.create import create
-from families.memory.desk import open_library
+from families.memory.libraries import open_library
 from protocol.client import Client
 from protocol.team_place import INJECTED, TeamPlace, make_team_place, valid_calls
 

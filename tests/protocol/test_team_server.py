@@ -16,7 +16,7 @@ from mcp.client.stdio import stdio_client
 from cortex.base.actors import agent
 from cortex.base.errors import ConfigError
 from cortex.families.team.permissions import may
-from families.memory.desk import settings_of
+from families.memory.libraries import settings_of
 from families.team.invariants import check_records
 from protocol.client import MODERN, Client, envelope
 from protocol.code_server import CORTEX

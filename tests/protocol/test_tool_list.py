@@ -25,8 +25,8 @@ from cortex.interfaces.assembly.pool import engine_pool
 from cortex.interfaces.transports.mcp.server import make_server
 from cortex.interfaces.transports.thread_pool import ThreadPool
 from cortex.toolkit.tool import Family
-from families.chunkfiles.chunkmaking import make_chunk, write_chunks
-from families.memory.desk import open_library, settings_of
+from families.chunkfiles.chunk_files import make_chunk, write_chunks
+from families.memory.libraries import open_library, settings_of
 from protocol.team_place import NAMES
 
 CODE = [

@@ -13,7 +13,7 @@ from typing import Any
 
 from cortex.engine.store.records.ledger import open_ledger
 from cortex.interfaces.team_server.runner import serve_core
-from families.memory.desk import settings_of
+from families.memory.libraries import settings_of
 
 
 def main(link: socket.socket, asked: dict[str, Any]) -> None:

@@ -26,7 +26,7 @@ from cortex.families.team.sync import state
 from cortex.families.team.sync.client import Remote
 from cortex.families.team.sync.connection import connect, remote_of
 from cortex.families.team.sync.cycle import sync
-from families.memory.desk import open_library, settings_of
+from families.memory.libraries import open_library, settings_of
 from sync_faults import deeds
 
 EVERY_SECONDS = 0.05  # between two syncs

@@ -28,7 +28,7 @@ from cortex.engine.store.records.ledger import open_ledger
 from cortex.families.team.wire import identity
 from cortex.interfaces.team_server import principals
 from cortex.interfaces.team_server.access_policy import viewer_of
-from families.memory.desk import settings_of
+from families.memory.libraries import settings_of
 from families.team import invariants
 from families.team.invariants import check_ledger
 from sync_faults.checks import (

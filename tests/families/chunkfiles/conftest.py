@@ -1,18 +1,21 @@
-"""Chunk files made on the spot, shelves that are closed at the end, and a stand-in for an embedding
+"""Folders of chunk files, indexes that are closed after a test, and a stand-in for an embedding
 server.
 """
 
 import pytest
 
+from command_fixtures import cortex
 from cortex.base.settings import load
 from cortex.families.chunkfiles import watcher
 from cortex.families.chunkfiles.index import ChunkIndex
 from engine.embedders.stub import Stub
 
+__all__ = ["cortex"]
+
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch, request):
-    """Changes are taken up sooner, but where a test is about how long that takes."""
+    """Follow changes sooner, except in a test of how long that takes."""
     if "patient" not in request.fixturenames:
         monkeypatch.setattr(watcher, "QUIET_SECONDS", 0.05)
         monkeypatch.setattr(watcher, "LOOK_SECONDS", 0.2)
@@ -20,7 +23,7 @@ def impatient(monkeypatch, request):
 
 @pytest.fixture
 def patient():
-    """Asks for the real times."""
+    """Keep the real times."""
 
 
 @pytest.fixture
@@ -48,18 +51,18 @@ def settings(home, tmp_path):
 
 @pytest.fixture
 def opened(folder, settings):
-    """`opened(**settings)`: a started shelf over the folder; all are closed at the end."""
-    shelves = []
+    """`opened(**settings)`: a started index over the folder; all are closed at the end."""
+    indexes = []
 
     def open_one(watch=True, root=None, **variables):
-        shelf = ChunkIndex(folder, settings(root, **variables), watch=watch)
-        shelves.append(shelf)
-        shelf.start()
-        return shelf
+        index = ChunkIndex(folder, settings(root, **variables), watch=watch)
+        indexes.append(index)
+        index.start()
+        return index
 
     yield open_one
-    for shelf in shelves:
-        shelf.close()
+    for index in indexes:
+        index.close()
 
 
 @pytest.fixture

@@ -1,6 +1,4 @@
-"""Index, export, hot reload and search as one chain: a change of a file is found by whoever
-searches the chunk files.
-"""
+"""Index, export, hot reload and search as one chain."""
 
 from __future__ import annotations
 
@@ -25,7 +23,7 @@ def root(tmp_path: Path, strangers_environment: object) -> Path:
     return root
 
 
-def test_a_change_goes_through_index_export_and_reload_into_an_answer(
+def test_changed_file_is_found_after_index_export_and_reload(
     root: Path, until: Callable[..., float]
 ) -> None:
     assert run(["index", str(root), "--chunks"]) == 0
@@ -41,7 +39,7 @@ def test_a_change_goes_through_index_export_and_reload_into_an_answer(
         with cortex.open_chunks(root / ".cortex" / "chunks") as chunks:
 
             def ids(query: str, **options: object) -> list[str]:
-                return [one.chunk.id for one in chunks.search(query, **options)]  # type: ignore[arg-type]
+                return [result.chunk.id for result in chunks.search(query, **options)]  # type: ignore[arg-type]
 
             assert ids("switch lamp")[0] in ("code-definitions-lamp.py", "code-symbols-lamp.py")
             (root / "desk.md").write_text(

@@ -1,6 +1,4 @@
-"""Chunk files as indexers write them, and as they must not be: what is malformed costs itself and
-is named.
-"""
+"""Chunk files as indexers write them, and malformed ones."""
 
 import json
 import os
@@ -55,7 +53,7 @@ def file(tmp_path):
 
 def test_a_wrapped_file_gives_its_chunks_with_model_and_dimensions(file):
     found, reading = read(write(file, wrapped(chunk(1), chunk(2))))
-    assert [one.entry.id for one in found] == ["doc-1", "doc-2"]
+    assert [parsed.entry.id for parsed in found] == ["doc-1", "doc-2"]
     assert (reading.model, reading.dimensions, reading.warnings) == (
         "BAAI/bge-small-en-v1.5",
         3,
@@ -65,16 +63,16 @@ def test_a_wrapped_file_gives_its_chunks_with_model_and_dimensions(file):
     assert found[1].embedding.tolist() == pytest.approx([0.2, 0.2, 0.3])
 
 
-def test_a_bare_list_is_read_and_its_first_vector_says_how_long_they_are(file):
+def test_first_vector_of_a_bare_list_sets_the_dimensions(file):
     found, reading = read(write(file, [chunk(1), chunk(2, embedding=[1, 2])]))
-    assert [one.entry.id for one in found] == ["doc-1"]
+    assert [parsed.entry.id for parsed in found] == ["doc-1"]
     assert (reading.model, reading.dimensions) == ("", 3)
     assert reading.warnings == [
         "doc-chunks.json: chunk 2 (doc-2) has an embedding of 2 numbers instead of 3 (left out)"
     ]
 
 
-def test_what_is_said_about_a_file_may_stand_after_its_chunks(file):
+def test_metadata_after_the_chunks_is_read(file):
     text = json.dumps({"chunks": [chunk()], "_metadata": {"model": "m", "dimensions": 3}})
     found, reading = read(write(file, text))
     assert (len(found), reading.model) == (1, "m")
@@ -90,25 +88,25 @@ def test_fields_are_kept_as_they_are_written(file):
     }
     written = chunk(metadata=metadata, tags=None, title=None)
     del written["chunk_type"]
-    ((one,), _) = read(write(file, wrapped(written)))
-    assert one.entry.metadata == metadata
-    assert (one.entry.tags, one.entry.title, one.entry.chunk_type) == (None, None, None)
-    assert one.entry.created_at == "2025-10-28T22:06:02.745712-06:00"
+    ((parsed,), _) = read(write(file, wrapped(written)))
+    assert parsed.entry.metadata == metadata
+    assert (parsed.entry.tags, parsed.entry.title, parsed.entry.chunk_type) == (None, None, None)
+    assert parsed.entry.created_at == "2025-10-28T22:06:02.745712-06:00"
 
 
-def test_keys_may_come_in_any_order_and_unknown_ones_are_nothing(file):
+def test_keys_are_read_in_any_order_and_unknown_keys_are_ignored(file):
     written = dict(reversed([*chunk(text="é" * 50_000).items(), ("extra", {"embedding": [1]})]))
-    ((one,), reading) = read(write(file, wrapped(written)))
-    assert (one.entry.text, len(one.embedding), reading.warnings) == ("é" * 50_000, 3, [])
+    ((parsed,), reading) = read(write(file, wrapped(written)))
+    assert (parsed.entry.text, len(parsed.embedding), reading.warnings) == ("é" * 50_000, 3, [])
 
 
 @pytest.mark.parametrize("embedding", [None, []])
 def test_a_chunk_without_a_vector_is_served(file, embedding):
-    ((one,), reading) = read(write(file, wrapped(chunk(embedding=embedding))))
-    assert (one.embedding, reading.warnings) == (None, [])
+    ((parsed,), reading) = read(write(file, wrapped(chunk(embedding=embedding))))
+    assert (parsed.embedding, reading.warnings) == (None, [])
 
 
-def test_a_nested_key_of_that_name_is_no_vector(file):
+def test_embedding_key_inside_metadata_is_no_vector(file):
     written = {"id": "a", "metadata": {"embedding": [1, 2]}, "text": "t"}
     found, _ = read(write(file, wrapped(written, chunk(2))))
     assert found[0].entry.metadata == {"embedding": [1, 2]}
@@ -147,30 +145,30 @@ def test_a_nested_key_of_that_name_is_no_vector(file):
 )
 def test_a_malformed_chunk_is_named_and_the_rest_is_served(file, changes, reason):
     found, reading = read(write(file, wrapped(chunk(1), chunk(2, **changes), chunk(3))))
-    assert [one.entry.id for one in found] == ["doc-1", "doc-3"]
+    assert [parsed.entry.id for parsed in found] == ["doc-1", "doc-3"]
     (warning,) = reading.warnings
     assert warning.startswith("doc-chunks.json: chunk 2")
     assert reason in warning
 
 
 @pytest.mark.parametrize("value", [7, "text", None, [1, 2]])
-def test_what_is_no_object_is_no_chunk(file, value):
+def test_chunk_that_is_no_object_is_left_out(file, value):
     found, reading = read(write(file, wrapped(value, chunk(2))))
-    assert [one.entry.id for one in found] == ["doc-2"]
+    assert [parsed.entry.id for parsed in found] == ["doc-2"]
     assert reading.warnings == ["doc-chunks.json: chunk 1 is no object (left out)"]
 
 
-def test_a_number_beyond_all_reason_costs_its_chunk(file):
+def test_chunk_with_an_oversized_number_is_left_out(file):
     text = json.dumps(wrapped(chunk(1), chunk(2))).replace(
         '"start_line": 1', '"start_line": ' + "9" * 100_000
     )
     text = text.replace("doc-2", "doc-two")
     found, reading = read(write(file, text))
-    assert [one.entry.id for one in found] == ["doc-two"]
+    assert [parsed.entry.id for parsed in found] == ["doc-two"]
     assert "number that is too large" in reading.warnings[0]
 
 
-def test_many_malformed_chunks_are_not_all_named(file):
+def test_warnings_about_malformed_chunks_are_capped(file):
     _, reading = read(write(file, wrapped(*[{"id": str(n)} for n in range(100)])))
     assert len(reading.warnings) == format.MAX_WARNINGS + 1
     assert reading.warnings[-1] == "doc-chunks.json: 80 more chunks are malformed"
@@ -201,45 +199,45 @@ def test_a_truncated_file_is_an_error(file, cut):
         '{"chunks": [' + '{"a":' * 5_000 + "1" + "}" * 5_000 + "]}",
     ],
 )
-def test_what_is_no_json_is_an_error(file, text):
+def test_invalid_json_is_an_error(file, text):
     with pytest.raises(FileError) as caught:
         read(write(file, text))
     assert caught.value.code == "FILE_UNREADABLE"
 
 
-def test_what_is_no_utf8_is_an_error(file):
+def test_invalid_utf8_is_an_error(file):
     file.write_bytes(json.dumps(wrapped(chunk())).encode("utf-16"))
     with pytest.raises(FileError):
         read(file)
 
 
-def test_a_byte_order_mark_is_nothing(file):
+def test_byte_order_mark_is_skipped(file):
     file.write_bytes(b"\xef\xbb\xbf" + json.dumps(wrapped(chunk())).encode())
     assert len(read(file)[0]) == 1
 
 
-def test_a_file_without_chunks_is_told_and_an_empty_list_is_not(file):
+def test_file_without_chunks_is_warned_about_and_an_empty_list_is_not(file):
     assert read(write(file, {"nodes": []}))[1].warnings == ["doc-chunks.json holds no chunks"]
     assert read(write(file, wrapped()))[1].warnings == []
     assert read(write(file, {"chunks": None}))[1].warnings == []
 
 
 @pytest.mark.parametrize("dimensions", ["384", -1, 0, 1.5, True, 10**9])
-def test_dimensions_that_are_none_are_ignored(file, dimensions):
+def test_invalid_dimensions_are_ignored_with_a_warning(file, dimensions):
     found, reading = read(write(file, wrapped(chunk(), dimensions=dimensions)))
     assert (len(found), reading.dimensions) == (1, 3)
     assert "ignored" in reading.warnings[0]
 
 
-def test_half_characters_are_replaced(file):
+def test_lone_surrogates_are_replaced(file):
     text = json.dumps(
         wrapped(
             chunk(id="a\ud800", text="\udfffx", tags=["\ud800"], metadata={"k\ud800": "\udc00"})
         )
     )
-    ((one,), _) = read(write(file, text))
-    assert (one.entry.id, one.entry.text) == ("a�", "�x")
-    assert (one.entry.tags, one.entry.metadata) == (("�",), {"k�": "�"})
+    ((parsed,), _) = read(write(file, text))
+    assert (parsed.entry.id, parsed.entry.text) == ("a�", "�x")
+    assert (parsed.entry.tags, parsed.entry.metadata) == (("�",), {"k�": "�"})
 
 
 @given(
@@ -248,12 +246,12 @@ def test_half_characters_are_replaced(file):
     indent=st.sampled_from([None, 2]),
     order=st.booleans(),
 )
-def test_a_file_reads_the_same_in_pieces_of_any_size(tmp_path_factory, texts, block, indent, order):
+def test_file_reads_the_same_in_blocks_of_any_size(tmp_path_factory, texts, block, indent, order):
     chunks = [
         chunk(number, text=text, id=f"{number}-{text[:5]}") for number, text in enumerate(texts)
     ]
     if order:
-        chunks = [dict(reversed(one.items())) for one in chunks]
+        chunks = [dict(reversed(written.items())) for written in chunks]
     file = tmp_path_factory.mktemp("pieces") / "a.json"
     file.write_text(
         json.dumps(wrapped(*chunks), indent=indent, ensure_ascii=False)
@@ -265,11 +263,11 @@ def test_a_file_reads_the_same_in_pieces_of_any_size(tmp_path_factory, texts, bl
         found, reading = read(file)
     assert reading.warnings == []
     expected = json.loads(file.read_text(encoding="utf-8"))["chunks"]
-    assert [(one.entry.id, one.entry.text) for one in found] == [
-        (one["id"], one["text"]) for one in expected
+    assert [(parsed.entry.id, parsed.entry.text) for parsed in found] == [
+        (written["id"], written["text"]) for written in expected
     ]
-    assert [one.embedding.tolist() for one in found] == [
-        np.asarray(one["embedding"], dtype=np.float32).tolist() for one in expected
+    assert [parsed.embedding.tolist() for parsed in found] == [
+        np.asarray(written["embedding"], dtype=np.float32).tolist() for written in expected
     ]
 
 
@@ -284,14 +282,14 @@ def test_only_the_json_files_of_the_folder_itself_are_listed(tmp_path):
     assert listing.warnings == ("folder.json is no ordinary file (left out)",)
 
 
-def test_another_content_has_another_signature(tmp_path):
+def test_changed_content_changes_the_signature(tmp_path):
     first = list_chunk_files(write(tmp_path / "a.json", {}).parent).files
     write(tmp_path / "new.tmp", []).replace(tmp_path / "a.json")
     assert list_chunk_files(tmp_path).files != first
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="names and links of POSIX")
-def test_links_pipes_and_strange_names_are_left_out_or_served(tmp_path):
+def test_links_and_pipes_are_left_out_and_strange_names_are_listed(tmp_path):
     write(tmp_path / "a.json", {})
     (tmp_path / "link.json").symlink_to("/etc/hostname")
     os.mkfifo(tmp_path / "pipe.json")

@@ -1,23 +1,21 @@
-"""Generations on disk: taken over after a kill, copied from a living process, rebuilt where
-damaged, removed when nobody has them.
-"""
+"""Generations on disk: taken over, copied, rebuilt where damaged, removed when unused."""
 
 import os
 import sqlite3
-import subprocess
-import sys
 import time
-from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
 from cortex.engine.store import Store
 from cortex.families.chunkfiles import generations
 from cortex.families.chunkfiles.index import ChunkQuery
-from families.chunkfiles.chunkmaking import ids, make_chunk, write_chunks
-
-LOADER = Path(__file__).with_name("loader.py")
+from families.chunkfiles.chunk_files import (
+    another_process,
+    ids,
+    make_chunk,
+    wait_until_loaded,
+    write_chunks,
+)
 
 
 @pytest.fixture
@@ -25,25 +23,8 @@ def place(folder, home):
     return generations.home_of(folder.resolve(), home)
 
 
-@contextmanager
-def another_process(folder, home, *variables):
-    command = [sys.executable, str(LOADER), str(folder), str(home), *variables]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-    try:
-        assert process.stdout is not None
-        yield process, int(process.stdout.readline())
-    finally:
-        process.kill()
-        process.wait(10)
-        process.stdout.close()
-
-
 def numbers(place) -> list[int]:
     return [int(path.name) for path in generations.newest_first(place)]
-
-
-def wait_until_loaded(shelf, until, chunks):
-    until(lambda: shelf.ready and shelf.state().chunks == chunks)
 
 
 def test_a_generation_of_a_killed_process_is_taken_over(folder, home, place, opened, until):
@@ -51,24 +32,24 @@ def test_a_generation_of_a_killed_process_is_taken_over(folder, home, place, ope
     with another_process(folder, home) as (process, generation):
         process.kill()
         process.wait(10)
-        shelf = opened()
-        wait_until_loaded(shelf, until, 1)
-        assert shelf.state().generation == generation
-        assert ids(shelf.search(ChunkQuery("apple"))) == ["a"]
+        index = opened()
+        wait_until_loaded(index, until, 1)
+        assert index.state().generation == generation
+        assert ids(index.search(ChunkQuery("apple"))) == ["a"]
         assert numbers(place) == [generation]
 
 
-def test_what_changed_while_nobody_watched_is_taken_up(folder, opened, until):
+def test_files_changed_while_closed_are_loaded_at_the_next_start(folder, opened, until):
     write_chunks(folder / "a.json", make_chunk("a", "apple"))
     write_chunks(folder / "b.json", make_chunk("b", "pear"))
-    shelf = opened()
-    wait_until_loaded(shelf, until, 2)
-    shelf.close()
+    index = opened()
+    wait_until_loaded(index, until, 2)
+    index.close()
     (folder / "b.json").unlink()
     write_chunks(folder / "c.json", make_chunk("c", "quince"), make_chunk("d", "plum"))
-    shelf = opened()
-    wait_until_loaded(shelf, until, 3)
-    assert (ids(shelf.search(ChunkQuery("quince"))), ids(shelf.search(ChunkQuery("pear")))) == (
+    index = opened()
+    wait_until_loaded(index, until, 3)
+    assert (ids(index.search(ChunkQuery("quince"))), ids(index.search(ChunkQuery("pear")))) == (
         ["c"],
         [],
     )
@@ -79,39 +60,39 @@ def test_a_generation_of_a_living_process_is_copied_and_left_alone(
 ):
     write_chunks(folder / "a.json", make_chunk("a", "apple"))
     with another_process(folder, home) as (process, generation):
-        shelf = opened()
-        wait_until_loaded(shelf, until, 1)
-        assert shelf.state().generation == generation + 1
+        index = opened()
+        wait_until_loaded(index, until, 1)
+        assert index.state().generation == generation + 1
         assert process.poll() is None
         assert numbers(place) == [generation + 1, generation]
-        assert ids(shelf.search(ChunkQuery("apple"))) == ["a"]
+        assert ids(index.search(ChunkQuery("apple"))) == ["a"]
 
 
-def test_only_the_current_generation_stays(folder, place, opened, until):
+def test_older_generations_are_removed(folder, place, opened, until):
     write_chunks(folder / "a.json", make_chunk("a", "apple"))
-    shelf = opened()
+    index = opened()
     for number in range(1, 5):
-        until(lambda number=number: shelf.ready and shelf.state().generation == number)
+        until(lambda number=number: index.ready and index.state().generation == number)
         if number < 4:
             write_chunks(folder / "a.json", *[make_chunk(f"n{n}", "apple") for n in range(number)])
     until(lambda: numbers(place) == [4])
 
 
-def test_what_was_never_published_is_removed(folder, place, opened, until):
+def test_unpublished_generation_is_removed(folder, place, opened, until):
     write_chunks(folder / "a.json", make_chunk("a", "apple"))
     half = generations.begin(place, None)
     half.close()
-    shelf = opened()
-    wait_until_loaded(shelf, until, 1)
-    until(lambda: numbers(place) == [shelf.state().generation])
+    index = opened()
+    wait_until_loaded(index, until, 1)
+    until(lambda: numbers(place) == [index.state().generation])
 
 
 @pytest.mark.parametrize("damage", ["database", "words", "vectors", "format", "facts"])
 def test_a_damaged_generation_is_built_anew(folder, place, opened, until, damage):
     write_chunks(folder / "a.json", *[make_chunk(f"n{n}", f"apple number {n}") for n in range(300)])
-    shelf = opened()
-    wait_until_loaded(shelf, until, 300)
-    shelf.close()
+    index = opened()
+    wait_until_loaded(index, until, 300)
+    index.close()
     (path,) = generations.newest_first(place)
     match damage:
         case "database":
@@ -128,9 +109,9 @@ def test_a_damaged_generation_is_built_anew(folder, place, opened, until, damage
             store = Store(path / "store")
             store.content.set({"chunk files": "["})
             store.close()
-    shelf = opened()
-    wait_until_loaded(shelf, until, 300)
-    until(lambda: "n7" in ids(shelf.search(ChunkQuery("apple number 7"))))
+    index = opened()
+    wait_until_loaded(index, until, 300)
+    until(lambda: "n7" in ids(index.search(ChunkQuery("apple number 7"))))
     (current,) = [
         path for path in generations.newest_first(place) if generations.is_published(path)
     ]
@@ -144,29 +125,28 @@ def test_a_generation_that_is_damaged_while_it_answers_is_built_anew(
     folder, place, opened, until, harm
 ):
     write_chunks(folder / "a.json", *[make_chunk(f"n{n}", f"apple number {n}") for n in range(20)])
-    shelf = opened()
-    wait_until_loaded(shelf, until, 20)
-    before = shelf.state().generation
+    index = opened()
+    wait_until_loaded(index, until, 20)
+    before = index.state().generation
     if harm == "words":
         (words,) = (place / str(before)).glob("store/words-*")
-        (words / "damaged").touch()  # as another process says that it failed there
+        # The mark of another process that failed there
+        (words / "damaged").touch()
         assert any(
             "word index is damaged" in note
-            for note in shelf.search(ChunkQuery("apple number 7")).notes
+            for note in index.search(ChunkQuery("apple number 7")).notes
         )
     else:
         with sqlite3.connect(place / str(before) / "store" / "cortex.db") as connection:
             connection.execute("DROP TABLE entries")
         connection.close()
-        assert "n7" in ids(shelf.search(ChunkQuery("apple number 7")))
-    until(lambda: shelf.state().generation != before)
-    found = shelf.search(ChunkQuery("apple number 7"))
+        assert "n7" in ids(index.search(ChunkQuery("apple number 7")))
+    until(lambda: index.state().generation != before)
+    found = index.search(ChunkQuery("apple number 7"))
     assert "n7" in ids(found) and not any("damaged" in note for note in found.notes)
 
 
-def test_what_is_kept_of_folders_that_nobody_asks_about_goes_after_a_month(
-    folder, place, opened, until
-):
+def test_generations_of_an_unused_folder_are_removed_after_a_month(folder, place, opened, until):
     write_chunks(folder / "a.json", make_chunk("a", "apple"))
     for name, days in (("old", 40), ("young", 20), ("held", 40)):
         other = generations.begin(place.parent / name, None)
@@ -174,17 +154,17 @@ def test_what_is_kept_of_folders_that_nobody_asks_about_goes_after_a_month(
             other.close()
         moment = time.time() - days * 86_400
         os.utime(place.parent / name, (moment, moment))
-    shelf = opened()
-    wait_until_loaded(shelf, until, 1)
+    index = opened()
+    wait_until_loaded(index, until, 1)
     until(lambda: {path.name for path in place.parent.iterdir()} == {place.name, "young", "held"})
     other.close()
 
 
-def test_a_copy_never_shares_what_may_be_written(folder, place, opened, until):
+def test_copied_generation_shares_no_writable_file(folder, place, opened, until):
     write_chunks(folder / "a.json", make_chunk("a", "apple"))
-    shelf = opened()
-    wait_until_loaded(shelf, until, 1)
-    shelf.close()
+    index = opened()
+    wait_until_loaded(index, until, 1)
+    index.close()
     (path,) = generations.newest_first(place)
     base = generations.adopt(place)
     copy = generations.begin(place, base)
@@ -197,9 +177,9 @@ def test_a_copy_never_shares_what_may_be_written(folder, place, opened, until):
     base.close()
 
 
-def test_a_home_that_cannot_be_written_is_told_to_whoever_asks(folder, tmp_path, opened):
+def test_unwritable_home_is_an_error_of_each_search(folder, tmp_path, opened):
     write_chunks(folder / "a.json", make_chunk("a", "apple"))
     (tmp_path / "file").write_text("", encoding="utf-8")
-    shelf = opened(CORTEX_HOME=str(tmp_path / "file" / "home"))
+    index = opened(CORTEX_HOME=str(tmp_path / "file" / "home"))
     with pytest.raises(Exception, match="can't"):
-        shelf.search(ChunkQuery("apple"))
+        index.search(ChunkQuery("apple"))

@@ -1,4 +1,4 @@
-"""Shelves are shared by windows with the same folder and settings, and closed after the last one."""
+"""Indexes shared by connections with the same folder and settings."""
 
 import threading
 
@@ -9,11 +9,11 @@ from cortex.families.chunkfiles.index import ChunkQuery
 from cortex.families.chunkfiles.pool import ChunkIndexPool
 from cortex.interfaces.assembly.families import SharedResources
 from cortex.interfaces.assembly.pool import engine_pool
-from families.chunkfiles.chunkmaking import ids, make_chunk, write_chunks
+from families.chunkfiles.chunk_files import ids, make_chunk, write_chunks
 
 
 @pytest.fixture
-def shelves():
+def indexes():
     made = []
 
     def make(**options):
@@ -21,92 +21,92 @@ def shelves():
         return made[-1]
 
     yield make
-    for one in made:
-        one.close()
+    for pool in made:
+        pool.close()
 
 
-def test_windows_with_the_same_settings_share_a_shelf(folder, settings, shelves):
+def test_connections_with_the_same_settings_share_an_index(folder, settings, indexes):
     write_chunks(folder / "a.json", make_chunk("a", "apple"))
-    lender = shelves()
-    first, second = lender.borrow(folder, settings()), lender.borrow(folder, settings())
-    other = lender.borrow(folder, settings(CORTEX_EMBEDDING_MODEL="another"))
+    pool = indexes()
+    first, second = pool.borrow(folder, settings()), pool.borrow(folder, settings())
+    other = pool.borrow(folder, settings(CORTEX_EMBEDDING_MODEL="another"))
     assert first.resource is second.resource is not other.resource
-    lender.give_back(first)
+    pool.give_back(first)
     assert ids(second.resource.search(ChunkQuery("apple"))) == ["a"]
-    lender.give_back(second)
-    assert lender.indexes() == [other.resource]
+    pool.give_back(second)
+    assert pool.indexes() == [other.resource]
 
 
-def test_a_shelf_lingers_for_the_next_window(folder, settings, shelves):
+def test_index_lingers_for_the_next_connection(folder, settings, indexes):
     write_chunks(folder / "a.json", make_chunk("a", "apple"))
-    lender = shelves(linger=60)
-    first = lender.borrow(folder, settings())
-    shelf = first.resource
-    lender.give_back(first)
-    second = lender.borrow(folder, settings())
-    assert second.resource is shelf
-    lender.give_back(second)
-    lender.close_idle()
-    assert lender.indexes() == [shelf]
+    pool = indexes(linger=60)
+    first = pool.borrow(folder, settings())
+    index = first.resource
+    pool.give_back(first)
+    second = pool.borrow(folder, settings())
+    assert second.resource is index
+    pool.give_back(second)
+    pool.close_idle()
+    assert pool.indexes() == [index]
     second.used -= 120
-    lender.close_idle()
-    assert lender.indexes() == []
+    pool.close_idle()
+    assert pool.indexes() == []
 
 
-def test_a_shelf_in_use_is_never_closed_however_short_memory_is(folder, settings, shelves):
+def test_index_in_use_is_never_closed_to_save_memory(folder, settings, indexes):
     write_chunks(folder / "a.json", make_chunk("a", "apple"))
-    lender = shelves(linger=60)
-    window = lender.borrow(folder, settings())
-    window.used -= 120
-    lender.close_idle(most_bytes=1)
-    assert ids(window.resource.search(ChunkQuery("apple"))) == ["a"]
+    pool = indexes(linger=60)
+    handle = pool.borrow(folder, settings())
+    handle.used -= 120
+    pool.close_idle(most_bytes=1)
+    assert ids(handle.resource.search(ChunkQuery("apple"))) == ["a"]
 
 
-def test_a_process_closes_unused_shelves_in_one_round_with_its_engines(folder, settings, shelves):
+def test_shared_resources_close_idle_indexes_with_their_engines(folder, settings, indexes):
     write_chunks(folder / "a.json", make_chunk("a", "apple"))
-    lender = shelves(linger=60)
-    resources = SharedResources(engine_pool(keep=False, linger=60), lender)
-    window = lender.borrow(folder, settings())
-    lender.give_back(window)
-    window.used -= 120
+    pool = indexes(linger=60)
+    resources = SharedResources(engine_pool(keep=False, linger=60), pool)
+    handle = pool.borrow(folder, settings())
+    pool.give_back(handle)
+    handle.used -= 120
     resources.close_idle(0)
-    assert lender.indexes() == []
+    assert pool.indexes() == []
     resources.close()
 
 
-def test_a_shelf_that_cannot_start_is_not_kept(folder, settings, shelves):
-    lender = shelves(linger=60)
+def test_index_that_cannot_start_is_not_kept(folder, settings, indexes):
+    pool = indexes(linger=60)
     with pytest.raises(FileError):
-        lender.borrow(folder, settings())
-    assert lender.indexes() == []
+        pool.borrow(folder, settings())
+    assert pool.indexes() == []
     write_chunks(folder / "a.json", make_chunk("a", "apple"))
-    assert lender.borrow(folder, settings()).resource is not None
+    assert pool.borrow(folder, settings()).resource is not None
 
 
-def test_after_the_end_nothing_is_lent_and_who_asks_is_told(folder, settings, shelves):
+def test_closed_pool_lends_nothing_and_its_indexes_refuse_searches(folder, settings, indexes):
     write_chunks(folder / "a.json", make_chunk("a", "apple"))
-    lender = shelves()
-    shelf = lender.borrow(folder, settings()).resource
-    lender.close()
+    pool = indexes()
+    index = pool.borrow(folder, settings()).resource
+    pool.close()
     with pytest.raises(ConfigError):
-        lender.borrow(folder, settings())
+        pool.borrow(folder, settings())
     with pytest.raises(ConfigError, match="ending"):
-        shelf.search(ChunkQuery("apple"))
+        index.search(ChunkQuery("apple"))
 
 
-def test_many_windows_at_once_open_one_shelf(folder, settings, shelves):
+def test_concurrent_borrowers_open_one_index(folder, settings, indexes):
     write_chunks(folder / "a.json", make_chunk("a", "apple"))
-    lender = shelves()
+    pool = indexes()
     lent = []
-    windows = [
-        threading.Thread(target=lambda: lent.append(lender.borrow(folder, settings())))
+    threads = [
+        threading.Thread(target=lambda: lent.append(pool.borrow(folder, settings())))
         for _ in range(8)
     ]
-    for window in windows:
-        window.start()
-    for window in windows:
-        window.join(30)
-    assert len({id(one.resource) for one in lent}) == 1
-    for one in lent:
-        lender.give_back(one)
-    assert lender.indexes() == []
+    for handle in threads:
+        handle.start()
+    for handle in threads:
+        handle.join(30)
+    assert len({id(handle.resource) for handle in lent}) == 1
+    for borrowed in lent:
+        pool.give_back(borrowed)
+    assert pool.indexes() == []

@@ -1,6 +1,4 @@
-"""Who embeds questions about chunks: an endpoint, a model of our own, or nobody; and what is said
-about it.
-"""
+"""The embedder of questions about chunks: an endpoint, the bundled model, or none."""
 
 import json
 import socket
@@ -16,7 +14,7 @@ from cortex.engine.embedders import open_local
 from cortex.families.chunkfiles.index import ChunkQuery
 from cortex.families.chunkfiles.query_embedder import is_same
 from engine.embedders.stub import DIMENSIONS, Reply, embeddings
-from families.chunkfiles.chunkmaking import ids, make_chunk, write_chunks
+from families.chunkfiles.chunk_files import another_process, ids, make_chunk, write_chunks
 
 
 @pytest.fixture(autouse=True)
@@ -26,7 +24,7 @@ def chunks(folder):
 
 @pytest.fixture
 def from_file(folder, home):
-    """`from_file({...})`: a project whose own file says this, and which the person allowed."""
+    """`from_file({...})`: a project with this in its own file, allowed by the person."""
 
     def write(embedding: dict, *, allowed: bool = True) -> Path:
         root = folder.parent.parent
@@ -43,29 +41,29 @@ def from_file(folder, home):
 
 
 def unused_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
 
 
 def test_an_endpoint_with_the_files_model_embeds_questions(opened, stub):
     found = opened(CORTEX_EMBEDDING_ENDPOINT=f"{stub.url}/embed").search(ChunkQuery("apple"))
     assert (found.mode, found.notes) == (Mode.HYBRID, ())
     assert ids(found)[0] == "a"
-    asked = [one for one in stub.asked if one.method == "POST"]
+    asked = [request for request in stub.asked if request.method == "POST"]
     assert asked[-1].path == "/embed"
     assert asked[-1].body == {"texts": ["apple"], "mode": "query"}
 
 
-def test_what_shares_no_word_is_found_by_meaning(folder, opened, stub):
+def test_chunk_without_a_shared_word_is_found_by_meaning(folder, opened, stub):
     vector = embeddings(stub_question("quince")).body["embeddings"][0]
     write_chunks(
         folder / "a.json",
         make_chunk("near", "something else", embedding=vector),
         make_chunk("far", "pear"),
     )
-    shelf = opened(CORTEX_EMBEDDING_ENDPOINT=stub.url)
-    assert ids(shelf.search(ChunkQuery("quince"))) == ["near"]
+    index = opened(CORTEX_EMBEDDING_ENDPOINT=stub.url)
+    assert ids(index.search(ChunkQuery("quince"))) == ["near"]
 
 
 def stub_question(text):
@@ -74,14 +72,12 @@ def stub_question(text):
     return Asked("POST", "/embed", {}, {"texts": [text], "mode": "query"})
 
 
-def test_a_projects_loopback_endpoint_is_asked(opened, stub, from_file):
-    shelf = opened(root=from_file({"endpoint": f"{stub.url}/embed"}))
-    assert shelf.search(ChunkQuery("apple")).mode is Mode.HYBRID
+def test_loopback_endpoint_of_an_allowed_project_is_asked(opened, stub, from_file):
+    index = opened(root=from_file({"endpoint": f"{stub.url}/embed"}))
+    assert index.search(ChunkQuery("apple")).mode is Mode.HYBRID
 
 
-def test_a_project_that_nobody_allowed_has_its_endpoint_left_alone_and_says_how_to_allow_it(
-    opened, stub, from_file
-):
+def test_endpoint_of_a_project_that_is_not_allowed_is_not_asked(opened, stub, from_file):
     found = opened(root=from_file({"endpoint": f"{stub.url}/embed"}, allowed=False)).search(
         ChunkQuery("apple")
     )
@@ -89,27 +85,27 @@ def test_a_project_that_nobody_allowed_has_its_endpoint_left_alone_and_says_how_
     assert "`cortex chunks allow`" in found.notes[0]
 
 
-def test_a_projects_endpoint_beyond_this_machine_is_never_asked(opened, from_file, settings):
+def test_remote_endpoint_from_a_projects_file_is_never_asked(opened, from_file, settings):
     root = from_file({"endpoint": "http://192.0.2.1:8121/embed"})
     assert settings(root).embedding.endpoint == ""
     assert opened(root=root).search(ChunkQuery("apple")).mode is Mode.WORDS
 
 
-def test_an_endpoint_from_a_file_that_is_down_means_words_and_a_note(opened, from_file):
-    shelf = opened(root=from_file({"endpoint": f"http://127.0.0.1:{unused_port()}/embed"}))
-    found = shelf.search(ChunkQuery("apple"))
+def test_unreachable_endpoint_from_a_file_means_words_and_a_note(opened, from_file):
+    index = opened(root=from_file({"endpoint": f"http://127.0.0.1:{unused_port()}/embed"}))
+    found = index.search(ChunkQuery("apple"))
     assert (ids(found), found.mode) == (["a"], Mode.WORDS)
     assert "can't be asked now" in found.notes[0]
-    assert "is searched by words" in shelf.warning
+    assert "is searched by words" in index.warning
 
 
-def test_an_endpoint_that_was_just_named_must_answer(opened):
+def test_unreachable_endpoint_from_the_environment_is_an_error(opened):
     with pytest.raises(NetworkError) as caught:
         opened(CORTEX_EMBEDDING_ENDPOINT=f"http://127.0.0.1:{unused_port()}")
     assert caught.value.code == "EMBEDDER_UNAVAILABLE"
 
 
-def test_an_endpoint_that_is_required_must_answer(opened, from_file):
+def test_unreachable_required_endpoint_is_an_error(opened, from_file):
     with pytest.raises(NetworkError):
         opened(root=from_file({"endpoint": f"http://127.0.0.1:{unused_port()}", "required": True}))
 
@@ -137,7 +133,7 @@ def test_a_server_with_another_model_is_not_asked(opened, stub, from_file, greet
     )
 
 
-def test_a_failure_while_serving_is_an_error_only_where_it_is_required(opened, stub, from_file):
+def test_failing_endpoint_is_an_error_only_where_it_is_required(opened, stub, from_file):
     required = opened(CORTEX_EMBEDDING_ENDPOINT=stub.url)
     optional = opened(root=from_file({"endpoint": stub.url}))
     assert (
@@ -156,17 +152,17 @@ def test_a_failure_while_serving_is_an_error_only_where_it_is_required(opened, s
     assert required.search(ChunkQuery("pear")).mode is Mode.HYBRID
 
 
-def test_a_question_that_the_model_makes_nothing_of_is_answered_by_words(opened, stub):
-    shelf = opened(CORTEX_EMBEDDING_ENDPOINT=stub.url)
+def test_query_with_a_zero_vector_is_answered_by_words(opened, stub):
+    index = opened(CORTEX_EMBEDDING_ENDPOINT=stub.url)
     stub.answer = lambda asked: (
         embeddings(asked) if asked.method == "GET" else Reply({"embeddings": [[0.0] * DIMENSIONS]})
     )
-    found = shelf.search(ChunkQuery("apple"))
+    found = index.search(ChunkQuery("apple"))
     assert (found.mode, ids(found)) == (Mode.WORDS, ["a"])
     assert found.notes == ("answered by words: the model knows no word of the query",)
 
 
-def test_vectors_of_the_model_in_the_package_need_no_server(folder, opened):
+def test_vectors_of_the_bundled_model_need_no_server(folder, opened):
     local = open_local()
     stamp = local.connect()
     texts = ["open a connection to the database", "paint the fence green"]
@@ -181,15 +177,13 @@ def test_vectors_of_the_model_in_the_package_need_no_server(folder, opened):
     assert (found.mode, ids(found)[0], found.notes) == (Mode.HYBRID, "open", ())
 
 
-def test_a_model_that_nobody_has_is_named_with_the_way_out(opened):
+def test_unavailable_model_is_named_with_advice_to_reembed(opened):
     (note,) = opened().search(ChunkQuery("apple")).notes
     assert "by stub" in note
     assert "cortex chunks reembed" in note
 
 
-def test_of_two_models_the_one_that_can_be_asked_answers_and_the_other_is_named(
-    folder, opened, stub
-):
+def test_chunks_of_an_unavailable_model_are_found_by_words_beside_another(folder, opened, stub):
     write_chunks(
         folder / "b.json",
         *[make_chunk(f"n{n}", "apple", embedding=[1.0] * 8) for n in range(3)],
@@ -202,19 +196,19 @@ def test_of_two_models_the_one_that_can_be_asked_answers_and_the_other_is_named(
     assert set(ids(found)) >= {"a", "n0", "n1", "n2"}
 
 
-def test_local_only_asks_nobody_beyond_this_machine(opened, settings):
+def test_local_only_refuses_a_remote_endpoint(opened, settings):
     with pytest.raises(NetworkError, match=r"server\.localOnly is on"):
         opened(CORTEX_EMBEDDING_ENDPOINT="http://192.0.2.1:8121", CORTEX_SERVER_LOCAL_ONLY="true")
 
 
-def test_a_key_goes_only_where_the_person_configured_it_to_go(opened, stub, from_file, home):
+def test_token_is_not_sent_to_an_endpoint_from_a_projects_file(opened, stub, from_file, home):
     home.mkdir()
     config = home / "config.yml"
     config.write_text("providers:\n  cortexEmbed:\n    token: secret-token\n", encoding="utf-8")
     config.chmod(0o600)
     opened(root=from_file({"endpoint": stub.url})).search(ChunkQuery("apple"))
     assert stub.asked
-    assert not [one for one in stub.asked if "secret-token" in str(one.headers)]
+    assert not [request for request in stub.asked if "secret-token" in str(request.headers)]
 
 
 @pytest.mark.parametrize(
@@ -226,14 +220,12 @@ def test_a_key_goes_only_where_the_person_configured_it_to_go(opened, stub, from
         ("", "anything", True),
     ],
 )
-def test_names_of_models_are_compared_without_what_indexers_add(first, second, same):
+def test_model_names_match_without_organisation_and_quantization(first, second, same):
     assert is_same(first, second) is same
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="psutil's children of a child")
-def test_a_server_of_our_own_is_started_where_that_is_wanted_and_ends_with_the_shelf(
-    folder, home, opened, until
-):
+def test_autostarted_model_server_ends_with_the_index(folder, home, opened, until):
     stamp = open_local().connect()
     row = open_local().embed(["apple tree"], "passage").tolist()[0]
     write_chunks(
@@ -243,17 +235,15 @@ def test_a_server_of_our_own_is_started_where_that_is_wanted_and_ends_with_the_s
         dimensions=stamp.dimensions,
     )
     address = f"http://127.0.0.1:{unused_port()}/embed"
-    shelf = opened(CORTEX_EMBEDDING_ENDPOINT=address, CORTEX_EMBEDDING_AUTOSTART="true")
-    assert shelf.search(ChunkQuery("apple")).mode is Mode.HYBRID
-    (child,) = [one for one in psutil.Process().children() if "models" in one.cmdline()]
-    shelf.close()
+    index = opened(CORTEX_EMBEDDING_ENDPOINT=address, CORTEX_EMBEDDING_AUTOSTART="true")
+    assert index.search(ChunkQuery("apple")).mode is Mode.HYBRID
+    (child,) = [process for process in psutil.Process().children() if "models" in process.cmdline()]
+    index.close()
     until(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="psutil's children of a child")
-def test_a_server_of_our_own_ends_with_a_killed_owner(folder, home, until):
-    from families.chunkfiles.test_generations import another_process
-
+def test_autostarted_model_server_ends_when_its_owner_is_killed(folder, home, until):
     address = f"http://127.0.0.1:{unused_port()}"
     variables = (f"CORTEX_EMBEDDING_ENDPOINT={address}", "CORTEX_EMBEDDING_AUTOSTART=true")
     stamp = open_local().connect()
@@ -266,16 +256,14 @@ def test_a_server_of_our_own_ends_with_a_killed_owner(folder, home, until):
     )
     with another_process(folder, home, *variables) as (process, _):
         (child,) = [
-            one for one in psutil.Process(process.pid).children() if "models" in one.cmdline()
+            found for found in psutil.Process(process.pid).children() if "models" in found.cmdline()
         ]
         process.kill()
         process.wait(10)
         until(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE)
 
 
-def test_files_with_vectors_of_our_own_are_served_whatever_length_their_indexer_had(
-    folder, opened, from_file
-):
+def test_own_vectors_are_served_whatever_dimensions_are_configured(folder, opened, from_file):
     stamp = open_local().connect()
     row = open_local().embed(["apple tree"], "passage").tolist()[0]
     write_chunks(
@@ -284,10 +272,10 @@ def test_files_with_vectors_of_our_own_are_served_whatever_length_their_indexer_
         model=stamp.model,
         dimensions=stamp.dimensions,
     )
-    shelf = opened(root=from_file({"dimensions": 384}))
-    assert shelf.search(ChunkQuery("apple")).mode is Mode.HYBRID
+    index = opened(root=from_file({"dimensions": 384}))
+    assert index.search(ChunkQuery("apple")).mode is Mode.HYBRID
 
 
-def test_without_that_no_server_is_started(opened, from_file):
+def test_autostart_from_a_projects_file_starts_no_server(opened, from_file):
     opened(root=from_file({"endpoint": f"http://127.0.0.1:{unused_port()}", "autostart": True}))
     assert [child for child in psutil.Process().children() if "models" in child.cmdline()] == []

@@ -1,4 +1,4 @@
-"""Chunk files of another model get vectors that can be asked for here; all else in them stays."""
+"""New vectors for the chunk files of another model."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ def put(folder: Path, name: str, content: object) -> None:
 
 def run(folder: Path, dimensions: int = 16) -> dict[str, tuple[int, str, str]]:
     done = reembed(folder, CircuitBreaker(HashingEmbedder(dimensions)))
-    return {one.name: (one.chunks, one.before, one.problem) for one in done}
+    return {file.name: (file.chunks, file.before, file.problem) for file in done}
 
 
-def test_model_dimensions_and_vectors_change_and_nothing_else(tmp_path):
+def test_reembedding_changes_only_model_dimensions_and_vectors(tmp_path):
     before = {
         "_metadata": HEAD,
         "chunks": [chunk(1), chunk(2, extra={"kept": [1, 2.50, True], "embedding": [1, 2]})],
@@ -70,7 +70,8 @@ def test_model_dimensions_and_vectors_change_and_nothing_else(tmp_path):
     )
     assert run(tmp_path) == {"code-data.json": (2, "BAAI/bge-small-en-v1.5", "")}
     raw = (tmp_path / "code-data.json").read_text(encoding="utf-8")
-    assert '"later":1e400' in raw and "2.5," in raw  # numbers as they were written
+    # Numbers as they were written
+    assert '"later":1e400' in raw and "2.5," in raw
     after = json.loads(raw)
     assert after["_metadata"] == {**HEAD, "model": "words", "dimensions": 16}
     assert list(after["_metadata"]) == list(HEAD)
@@ -83,7 +84,7 @@ def test_model_dimensions_and_vectors_change_and_nothing_else(tmp_path):
     assert run(tmp_path) == {"code-data.json": (0, "words", "")}
 
 
-def test_a_bare_list_gets_a_wrapper_that_says_whose_vectors_it_has(tmp_path):
+def test_bare_list_is_wrapped_with_the_name_of_its_model(tmp_path):
     put(tmp_path, "list.json", [{"id": "a", "text": "lamp"}])
     assert run(tmp_path) == {"list.json": (1, "", "")}
     content = json.loads((tmp_path / "list.json").read_text(encoding="utf-8"))
@@ -102,7 +103,7 @@ def test_a_bare_list_gets_a_wrapper_that_says_whose_vectors_it_has(tmp_path):
         "[" * 50_000,
     ],
 )
-def test_what_is_no_chunk_file_is_left_alone_and_named(tmp_path, content):
+def test_invalid_chunk_file_is_left_alone_and_named(tmp_path, content):
     put(tmp_path, "bad.json", content)
     put(tmp_path, "good.json", {"_metadata": HEAD, "chunks": [chunk(1)]})
     put(tmp_path, "generator-output.json", '{"version": "2.0.0"}')
@@ -116,7 +117,7 @@ def test_what_is_no_chunk_file_is_left_alone_and_named(tmp_path, content):
     ) == '{"version": "2.0.0"}'
 
 
-def test_a_folder_that_isn_t_there_is_an_error(tmp_path):
+def test_missing_folder_is_an_error(tmp_path):
     with pytest.raises(CortexError) as caught:
         run(tmp_path / "none")
     assert caught.value.code == "FILE_NOT_FOUND"

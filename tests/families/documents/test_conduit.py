@@ -1,4 +1,4 @@
-"""A Conduit knowledge base is read in both generations, whatever state it is in, and never written."""
+"""Conduit databases of both generations in any state; never written."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from cortex.base.errors import CortexError
 from cortex.base.types import Stamp
 from cortex.engine.sources import sqlite_snapshot
 from cortex.families.documents.conduit import ConduitFolder, open_base
-from families.memory.adapters.conduit_bases import Made, make_base
+from families.documents.conduit_databases import MadeDatabase, make_base
 
 
 @pytest.fixture
-def make(tmp_path: Path) -> Iterator[Callable[..., Made]]:
-    opened: list[Made] = []
+def make(tmp_path: Path) -> Iterator[Callable[..., MadeDatabase]]:
+    opened: list[MadeDatabase] = []
 
-    def one(version: int = 2) -> Made:
+    def make_one(version: int = 2) -> MadeDatabase:
         opened.append(make_base(tmp_path / "conduit" / "conduit.db", version))
         return opened[-1]
 
-    yield one
+    yield make_one
     for made in opened:
         made.connection.close()
 
 
-def fill(made: Made, version: int) -> None:
+def fill(made: MadeDatabase, version: int) -> None:
     made.source(
         "0b1e-uuid", "/home/me/notes", "notes", '["*.md", "*.txt"]', '["drafts/**"]', "manual"
     )
@@ -71,7 +71,7 @@ def test_both_generations_give_their_sources_documents_and_chunks(make, version)
             ("doc_1", "/home/me/notes/a.md")
         ]
         assert list(base.documents("b")) == []
-        assert [(one.document, one.ordinal, one.text, one.end) for one in base.texts()] == [
+        assert [(text.document, text.ordinal, text.text, text.end) for text in base.texts()] == [
             ("doc_1", 0, "lamps", 5),
             ("doc_1", 1, "desks", 5),
         ]
@@ -85,14 +85,15 @@ def test_both_generations_give_their_sources_documents_and_chunks(make, version)
     assert state_of(made.path.parent) == before
 
 
-def test_a_base_whose_owner_runs_is_read_with_what_it_has_just_written(make):
+def test_database_in_use_is_read_with_its_latest_writes(make):
     made = make()
     fill(made, 2)
     assert made.path.with_name("conduit.db-wal").stat().st_size > 0
     before = made.path.read_bytes()
     with open_base(made.path.parent) as base:
         assert len(base.folders()) == 2
-        made.source("c", "/more", "more")  # the owner can go on writing
+        # The owner can go on writing
+        made.source("c", "/more", "more")
     assert made.path.read_bytes() == before
     with open_base(made.path.parent) as base:
         assert len(base.folders()) == 3
@@ -111,7 +112,7 @@ def test_a_journal_that_a_crash_left_is_read_and_left_as_it_is(make, tmp_path):
     assert state_of(crashed) == before
 
 
-def test_columns_that_are_missing_are_no_error(make):
+def test_missing_columns_are_no_error(make):
     made = make()
     made.source("a", "/x", "x")
     made.document("d", "a", "/x/d.md", ["text"], [[1.0]])
@@ -151,13 +152,13 @@ def test_patterns_in_any_form_are_read(make):
 
 
 @pytest.mark.parametrize("content", [b"", b"not a database at all" * 100])
-def test_what_is_no_such_database_is_said_so(tmp_path, content):
+def test_file_that_is_no_database_is_reported(tmp_path, content):
     (tmp_path / "conduit.db").write_bytes(content)
     assert code_of(tmp_path) == "IMPORT_UNREADABLE"
     assert (tmp_path / "conduit.db").read_bytes() == content
 
 
-def test_another_products_database_and_a_missing_one_are_said_so(tmp_path):
+def test_foreign_database_and_missing_file_are_reported(tmp_path):
     sqlite3.connect(tmp_path / "other.db").executescript("CREATE TABLE x (y);").connection.close()
     assert code_of(tmp_path / "other.db") == "IMPORT_UNREADABLE"
     assert code_of(tmp_path / "none.db") == "FILE_NOT_FOUND"
@@ -175,7 +176,7 @@ def test_a_torn_database_is_an_error_and_no_crash(make):
     assert code_of(made.path) == "IMPORT_UNREADABLE"
 
 
-def test_a_locked_database_is_said_to_be_locked(make, monkeypatch):
+def test_locked_database_is_reported_as_locked(make, monkeypatch):
     monkeypatch.setattr(sqlite_snapshot, "BUSY_SECONDS", 0.05)
     made = make()
     fill(made, 2)
@@ -184,7 +185,8 @@ def test_a_locked_database_is_said_to_be_locked(make, monkeypatch):
     made.connection.execute("BEGIN EXCLUSIVE")
     made.connection.execute("DELETE FROM kb_chunks")
     journal = made.path.with_name("conduit.db-wal")
-    journal.touch()  # as if it were in use
+    # As if it were in use
+    journal.touch()
     made.path.with_name("conduit.db-shm").touch()
     with pytest.raises(CortexError, match="locked"), open_base(made.path) as base:
         base.folders()

@@ -1,4 +1,4 @@
-"""What a keeper sees to: what hooks brought becomes a memory in staging, and databases are copied."""
+"""Background rounds: hook notes become memories in staging, databases are copied."""
 
 from __future__ import annotations
 
@@ -13,7 +13,15 @@ from cortex.families.memory.background import begin, instructions_of, remember, 
 from cortex.families.memory.hook_inbox import HookNote, is_waiting
 from cortex.families.memory.writer import add
 from cortex.interfaces.daemon.hook import keep
-from families.memory.desk import ask, database, hold, memories, open_library, settings_of, titles
+from families.memory.libraries import (
+    ask,
+    database,
+    hold,
+    memories,
+    open_library,
+    settings_of,
+    titles,
+)
 
 SAID = "The release is cut on Thursday evening after the last train"
 
@@ -30,7 +38,7 @@ def shop(tmp_path: Path) -> Path:
     return tmp_path / "shop"
 
 
-def test_a_round_takes_in_what_hooks_brought_and_copies(library, isolated, shop):
+def test_round_takes_in_hook_notes_and_copies_databases(library, isolated, shop):
     database(isolated.user / ".claude-mem", "Apples").close()
     candidates = [{"title": SAID, "kind": "decision"}]
     note = {
@@ -46,14 +54,14 @@ def test_a_round_takes_in_what_hooks_brought_and_copies(library, isolated, shop)
     hold(library)
     tend(library)
     assert not is_waiting(isolated.cortex)
-    (one,) = memories(library, origins=("",))
-    assert (one.memory.title, one.memory.project, one.memory.kind, one.memory.session) == (
-        SAID,
-        "shop",
-        "decision",
-        "s1",
-    )
-    assert (one.state, one.judgement.actor, one.memory.provenance) == (
+    (record,) = memories(library, origins=("",))
+    assert (
+        record.memory.title,
+        record.memory.project,
+        record.memory.kind,
+        record.memory.session,
+    ) == (SAID, "shop", "decision", "s1")
+    assert (record.state, record.judgement.actor, record.memory.provenance) == (
         MemoryState.STAGING,
         "hook",
         "hook codex",
@@ -61,13 +69,13 @@ def test_a_round_takes_in_what_hooks_brought_and_copies(library, isolated, shop)
     assert titles(ask(library)) == ["Apples"] and titles(ask(library, status="staging")) == [SAID]
 
 
-def test_the_same_twice_is_one_memory(library, shop):
+def test_same_hook_note_twice_is_one_memory(library, shop):
     for _ in range(2):
         remember(library, HookNote(SAID, project_path=str(shop), at=1))
     assert len(memories(library)) == 1
 
 
-def test_what_the_projects_own_instructions_say_is_not_learnt(library, shop):
+def test_hook_note_that_restates_project_instructions_is_not_learnt(library, shop):
     (shop / "AGENTS.md").write_text(f"# Rules\n\n- {SAID}.\n", encoding="utf-8")
     remember(library, HookNote(SAID, project_path=str(shop / "src"), at=1))
     remember(library, HookNote(SAID, project_path=str(shop), at=1))
@@ -75,14 +83,14 @@ def test_what_the_projects_own_instructions_say_is_not_learnt(library, shop):
     assert SAID in instructions_of(shop) and instructions_of(shop / "nowhere") == ""
 
 
-def test_a_folder_that_is_gone_gives_its_name(library, shop):
+def test_hook_note_from_a_missing_folder_takes_its_name_as_project(library, shop):
     remember(library, HookNote(SAID, project_path=str(shop.parent / "gone"), at=1))
     assert [memory.memory.project for memory in memories(library)] == ["gone"]
     remember(library, HookNote("Zebras count coins in the evening", at=1))
-    assert {one.memory.project for one in memories(library)} == {"gone", ""}
+    assert {record.memory.project for record in memories(library)} == {"gone", ""}
 
 
-def test_what_a_person_rejected_does_not_come_back_from_a_hook(library, shop):
+def test_rejected_memory_does_not_return_from_a_hook(library, shop):
     from cortex.families.memory.curation import judge
 
     add(library, Memory("", SAID))
@@ -98,4 +106,5 @@ def test_the_databases_of_a_library_are_noted_at_its_start(library, isolated):
         str(isolated.user / ".claude-mem" / "claude-mem.db")
     ]
     with open_library(library.settings, read_only=True) as reader:
-        begin(reader)  # it can't write, and says nothing
+        # It can't write, and says nothing
+        begin(reader)

@@ -1,4 +1,4 @@
-"""Vectors that memories have in Chroma are kept where the model is the same, and only there."""
+"""Reuse of vectors from Chroma where the model is the same."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SIZE = 384
 
 
 class Costly(HashingEmbedder):
-    """An embedder whose vectors are worth keeping; remembers what it was asked to embed."""
+    """An embedder with costly vectors, which records what it was asked to embed."""
 
     def __init__(self, model: str = "all-MiniLM-L6-v2", dimensions: int = SIZE) -> None:
         super().__init__(dimensions)
@@ -39,7 +39,7 @@ class Costly(HashingEmbedder):
 def open_library(tmp_path: Path) -> Iterator[Callable[[HashingEmbedder], Library]]:
     with ExitStack() as opened:
 
-        def one(embedder: HashingEmbedder) -> Library:
+        def open_one(embedder: HashingEmbedder) -> Library:
             settings = load(
                 None,
                 environment={"CORTEX_HOME": str(tmp_path / "home")},
@@ -55,7 +55,7 @@ def open_library(tmp_path: Path) -> Iterator[Callable[[HashingEmbedder], Library
             )
             return library
 
-        yield one
+        yield open_one
 
 
 @pytest.fixture
@@ -74,7 +74,10 @@ def texts_of(library: Library) -> list[tuple[str, list[str]]]:
     return [
         (
             doc.path,
-            [lookup.text(doc.blob)[one.start : one.end] for _, one in lookup.chunks(doc.blob)],
+            [
+                lookup.text(doc.blob)[chunk.start : chunk.end]
+                for _, chunk in lookup.chunks(doc.blob)
+            ],
         )
         for doc in lookup.docs(library.source.id)
     ]
@@ -93,13 +96,13 @@ def test_a_memory_that_has_a_vector_is_not_embedded_again(open_library, chroma):
     assert np.flatnonzero(np.frombuffer(raw, dtype="<f2")).tolist() == [7]
 
 
-def test_once_more_changes_nothing(open_library, chroma):
+def test_second_reuse_changes_nothing(open_library, chroma):
     library = open_library(Costly())
     assert [reuse(library, chroma, texts_of(library)) for _ in range(2)] == [1, 1]
     assert [count for _, _, count in library.store.paid.models()] == [1]
 
 
-def test_vectors_of_another_model_are_not_taken_and_that_is_told(open_library, chroma, caplog):
+def test_vectors_of_another_model_are_not_reused_and_that_is_logged(open_library, chroma, caplog):
     library = open_library(Costly("nomic-embed-text"))
     with caplog.at_level(logging.INFO, "cortex.families.memory.chroma_vectors"):
         assert reuse(library, chroma, texts_of(library)) == 0
@@ -107,7 +110,7 @@ def test_vectors_of_another_model_are_not_taken_and_that_is_told(open_library, c
     assert library.store.paid.models() == []
 
 
-def test_vectors_that_cost_nothing_are_made_of_the_text_itself(open_library, chroma):
+def test_free_vectors_are_not_reused(open_library, chroma):
     library = open_library(HashingEmbedder(SIZE))
     assert reuse(library, chroma, texts_of(library)) == 0
 
@@ -117,9 +120,7 @@ def test_a_memory_of_several_chunks_is_embedded_here(open_library, chroma):
     assert reuse(library, chroma, [("obs_1", ["first half", "second half"]), ("obs_2", [])]) == 0
 
 
-def test_a_store_that_is_missing_or_damaged_costs_nothing_but_its_vectors(
-    open_library, chroma, tmp_path, caplog
-):
+def test_missing_or_damaged_store_costs_only_its_vectors(open_library, chroma, tmp_path, caplog):
     library = open_library(Costly())
     assert reuse(library, tmp_path / "nowhere", texts_of(library)) == 0
     (chroma / "chroma.sqlite3").write_bytes(b"no database" * 500)
@@ -128,7 +129,7 @@ def test_a_store_that_is_missing_or_damaged_costs_nothing_but_its_vectors(
     assert "can't be read" in caplog.text
 
 
-def test_vectors_of_another_length_are_not_taken(open_library, tmp_path):
+def test_vectors_of_another_length_are_not_reused(open_library, tmp_path):
     library = open_library(Costly())
     made = make_collection(tmp_path / "other", "cm__claude-mem", 8)
     made.queue(ADD, "obs_1_narrative", np.ones(8))
@@ -141,7 +142,8 @@ def test_vectors_of_another_length_are_not_taken(open_library, tmp_path):
         (ONNX, True),
         (Stamp("openai", "sentence-transformers/all-MiniLM-L6-v2", 384), True),
         (Stamp("ollama", "all-minilm:latest", 384), True),
-        (Stamp("ollama", "all-minilm:33m", 384), False),  # it has twelve layers
+        # It has twelve layers
+        (Stamp("ollama", "all-minilm:33m", 384), False),
         (Stamp("openai", "all-MiniLM-L12-v2", 384), False),
         (Stamp("openai", "all-MiniLM-L6-v2", 256), False),
         (Stamp("openai", "all-MiniLM-L6-v2", 384, "multilingual-e5"), False),

@@ -1,9 +1,7 @@
-"""Judging memories, and taking that back; what is deleted is gone from everywhere."""
+"""Judgement, edits and undo of memories; deletion from every file."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +21,7 @@ from cortex.families.memory.curation import delete, edit, judge, supersede, undo
 from cortex.families.memory.file_import import ImportedMemory
 from cortex.families.memory.ids import find_memory
 from cortex.families.memory.writer import add, add_all
-from families.memory.desk import (
+from families.memory.libraries import (
     ask,
     copy,
     database,
@@ -31,9 +29,9 @@ from families.memory.desk import (
     one_of,
     open_library,
     settings_of,
+    start_lease_holder,
     titles,
 )
-from families.memory.test_mirror import HOLDER
 
 QUAGGA = "The quagga is striped in front only"
 
@@ -58,10 +56,11 @@ def keep(library: Library, title: str, **parts: object) -> str:
 @pytest.mark.parametrize(
     ("action", "found"), [("approve", ["Apples"]), ("promote", ["Apples"]), ("reject", [])]
 )
-def test_a_row_of_another_product_is_judged_here(foreign, action, found):
+def test_judging_a_foreign_row_changes_answers_until_undone(foreign, action, found):
     assert judge(foreign, [one_of(foreign, "obs_1")], action, reason="so") == 1
     assert titles(ask(foreign, "apples"))[:1] == found
-    assert judge(foreign, [one_of(foreign, "obs_1")], action) == 0  # it is so already
+    # It is so already
+    assert judge(foreign, [one_of(foreign, "obs_1")], action) == 0
     assert undo(foreign) == 1
     assert (
         one_of(foreign, "obs_1").judgement is None and titles(ask(foreign, "apples"))[0] == "Apples"
@@ -69,7 +68,7 @@ def test_a_row_of_another_product_is_judged_here(foreign, action, found):
     assert undo(foreign) == 0
 
 
-def test_a_decision_about_many_is_taken_back_at_once(library, monkeypatch):
+def test_decision_about_many_is_undone_in_one_step(library, monkeypatch):
     monkeypatch.setattr(curation, "BATCH", 3)
     add_all(library, (ImportedMemory(Memory("", f"Lamp {number} is lit")) for number in range(10)))
     assert judge(library, memories(library), "approve") == 10
@@ -78,7 +77,7 @@ def test_a_decision_about_many_is_taken_back_at_once(library, monkeypatch):
     assert {memory.state for memory in memories(library)} == {MemoryState.STAGING}
 
 
-def test_an_edit_is_found_by_its_new_words_and_taken_back(library):
+def test_edit_is_found_by_its_new_words_until_undone(library):
     key = keep(library, "Lamps are blue", concepts=("lamp",))
     written = edit(library, one_of(library, key), Memory("", "Doors are red"))
     assert (
@@ -92,7 +91,7 @@ def test_an_edit_is_found_by_its_new_words_and_taken_back(library):
     ).memory.concepts == ("lamp",)
 
 
-def test_an_edited_row_becomes_our_own_and_takes_its_place(foreign):
+def test_edited_foreign_row_is_superseded_by_an_own_memory(foreign):
     row = one_of(foreign, "obs_1")
     written = edit(foreign, row, replace(row.memory, title="Apples are round"))
     own = one_of(foreign, written.key)
@@ -110,7 +109,7 @@ def test_an_edited_row_becomes_our_own_and_takes_its_place(foreign):
     )
 
 
-def test_an_edit_that_says_what_another_says_is_refused(library):
+def test_edit_that_duplicates_another_memory_is_refused(library):
     first, second = keep(library, "Lamps are blue"), keep(library, "Doors are red")
     with pytest.raises(InputError, match=first):
         edit(library, one_of(library, second), Memory("", "LAMPS are blue"))
@@ -119,7 +118,7 @@ def test_an_edit_that_says_what_another_says_is_refused(library):
     ).created
 
 
-def test_what_takes_anothers_place_is_approved_by_that(foreign):
+def test_superseding_memory_becomes_approved(foreign):
     key = add(foreign, Memory("", "Apples are round"), state=MemoryState.STAGING).key
     supersede(foreign, one_of(foreign, "obs_1"), one_of(foreign, key))
     assert (one_of(foreign, "obs_1").state, one_of(foreign, key).state) == (
@@ -142,17 +141,17 @@ def test_memories_do_not_supersede_each_other_in_a_circle(library):
             supersede(library, one_of(library, old), one_of(library, new))
 
 
-def test_what_was_deleted_can_not_be_taken_back_and_the_step_before_it_can(library):
+def test_undo_skips_a_deletion(library):
     gone, kept = keep(library, "Lamps are blue"), keep(library, "Doors are red")
     judge(library, [one_of(library, kept)], "promote")
-    told = delete(library, [one_of(library, gone)])
-    assert (told.own, told.copies, told.complete) == (1, 0, True)
+    deleted = delete(library, [one_of(library, gone)])
+    assert (deleted.own, deleted.copies, deleted.complete) == (1, 0, True)
     assert undo(library) == 1 and one_of(library, kept).state is MemoryState.APPROVED
     with pytest.raises(InputError):
         find_memory(library, gone)
 
 
-def test_a_decision_about_both_a_deleted_and_a_living_memory_is_taken_back_for_the_living(library):
+def test_undo_restores_the_remaining_memories_of_a_decision(library):
     keys = [keep(library, f"Lamp {number} is lit") for number in range(2)]
     judge(library, [one_of(library, key) for key in keys], "reject")
     delete(library, [one_of(library, keys[0])])
@@ -167,7 +166,7 @@ def all_bytes(home: Path) -> bytes:
     ).lower()
 
 
-def test_what_was_deleted_is_gone_from_every_file(isolated):
+def test_deleted_memory_is_gone_from_every_file(isolated):
     with Library(settings_of(isolated.cortex), embedder=HashingEmbedder()) as library:
         keep(library, "Lamps are blue")
         key = keep(
@@ -182,17 +181,11 @@ def test_what_was_deleted_is_gone_from_every_file(isolated):
         assert titles(ask(library, "quagga lamps")) == ["Lamps are blue"]
 
 
-def test_what_was_deleted_here_is_gone_though_another_process_holds_the_lease(library, isolated):
+def test_deleted_memory_is_gone_although_another_process_holds_the_lease(library, isolated):
     key = keep(library, QUAGGA)
     library.close()
-    holder = subprocess.Popen(
-        [sys.executable, str(HOLDER), str(isolated.cortex)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+    holder = start_lease_holder(isolated.cortex)
     try:
-        assert holder.stdout.readline().strip() == "holds"
         with open_library(settings_of(isolated.cortex)) as other:
             add(other, Memory("", "Lamps are blue"))
             assert not other.holds()
@@ -204,7 +197,7 @@ def test_what_was_deleted_here_is_gone_though_another_process_holds_the_lease(li
         holder.communicate("end\n", timeout=20)
 
 
-def test_what_a_reader_is_still_looking_at_is_not_said_to_be_gone(library, isolated, monkeypatch):
+def test_deletion_is_incomplete_while_a_reader_is_open(library, isolated, monkeypatch):
     key, other = keep(library, QUAGGA), keep(library, "Lamps are blue")
     monkeypatch.setattr(libraries, "FOLLOW_SECONDS", 0.3)
     with open_library(settings_of(isolated.cortex), read_only=True) as reader:
@@ -215,7 +208,7 @@ def test_what_a_reader_is_still_looking_at_is_not_said_to_be_gone(library, isola
     assert b"quagga" not in all_bytes(isolated.cortex)
 
 
-def test_what_the_index_cannot_follow_yet_is_kept_and_what_was_deleted_is_not_said_to_be_gone(
+def test_writes_are_kept_and_deletion_is_incomplete_while_the_index_is_locked(
     library, isolated, monkeypatch, caplog
 ):
     old, gone = keep(library, "Lamps are blue"), keep(library, QUAGGA)
@@ -224,7 +217,8 @@ def test_what_the_index_cannot_follow_yet_is_kept_and_what_was_deleted_is_not_sa
     mine.close()
     (folder,) = isolated.cortex.glob("words-*")
     others = LexicalIndex(folder)
-    others.apply([], (), mine.watermark())  # it has the lock now
+    # It has the lock now
+    others.apply([], (), mine.watermark())
     monkeypatch.setattr(words_module, "LOCK_SECONDS", 0.0)
     new = keep(library, "Curtains are green")
     assert edit(library, one_of(library, old), Memory("", "Lamps are red")).created

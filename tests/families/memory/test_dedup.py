@@ -1,6 +1,4 @@
-"""What says the same is the same, however it is written; what was served or instructed isn't learnt
-again.
-"""
+"""Fingerprints and likeness of memories, and recalled or restated text."""
 
 from __future__ import annotations
 
@@ -37,7 +35,7 @@ def memory(title: str, text: str = "", *facts: str, subtitle: str = "") -> Memor
 
 
 def served(*memories: Memory) -> Callable[[Sequence[bytes]], set[bytes]]:
-    parts = {part for one in memories for part in parts_of(one)}
+    parts = {part for each in memories for part in parts_of(each)}
     return lambda asked: parts & set(asked)
 
 
@@ -53,13 +51,13 @@ def served(*memories: Memory) -> Callable[[Sequence[bytes]], set[bytes]]:
         "- [x] Use pnpm, not 'npm'…",
     ],
 )
-def test_shape_capitals_and_punctuation_make_no_difference(title: str) -> None:
+def test_fingerprint_ignores_shape_capitals_and_punctuation(title: str) -> None:
     assert canonical(memory(title)) == "use pnpm, not npm"
     assert fingerprint(memory(title)) == fingerprint(memory("Use pnpm, not npm"))
 
 
-def test_scope_project_date_and_tags_make_no_difference() -> None:
-    other = Memory(
+def test_fingerprint_ignores_key_project_tags_and_files() -> None:
+    second = Memory(
         "k",
         RAILWAY.title,
         RAILWAY.subtitle,
@@ -69,10 +67,10 @@ def test_scope_project_date_and_tags_make_no_difference() -> None:
         RAILWAY.text,
         project="p",
     )
-    assert fingerprint(other) == fingerprint(RAILWAY)
+    assert fingerprint(second) == fingerprint(RAILWAY)
 
 
-def test_what_is_said_twice_counts_once() -> None:
+def test_fingerprint_counts_repeated_text_once() -> None:
     once = memory("Hooks may fire twice", "So they must be idempotent.")
     assert fingerprint(
         memory("Hooks may fire twice", "# Hooks may fire twice\n\nSo they must be idempotent.")
@@ -85,7 +83,7 @@ def test_what_is_said_twice_counts_once() -> None:
     )
 
 
-def test_other_words_numbers_and_names_make_a_difference() -> None:
+def test_fingerprint_differs_by_words_numbers_and_names() -> None:
     prints = {
         fingerprint(memory(title))
         for title in (
@@ -100,7 +98,7 @@ def test_other_words_numbers_and_names_make_a_difference() -> None:
     assert len(prints) == 6
 
 
-def test_a_served_memory_is_known_again_as_a_whole_and_in_parts() -> None:
+def test_served_memory_is_recalled_whole_and_in_parts() -> None:
     known = served(RAILWAY)
     assert is_recalled(RAILWAY, known)
     assert is_recalled(memory("Railway env vars need `NIXPACKS_` prefix."), known)
@@ -115,7 +113,7 @@ def test_a_served_memory_is_known_again_as_a_whole_and_in_parts() -> None:
     assert is_recalled(memory(RAILWAY.title, f"{RAILWAY.facts[0]}; {RAILWAY.facts[1]}."), known)
 
 
-def test_whatever_says_something_new_is_learnt() -> None:
+def test_text_with_something_new_is_not_recalled() -> None:
     known = served(RAILWAY)
     assert not is_recalled(memory(RAILWAY.title, "Since May the prefix is optional."), known)
     assert not is_recalled(memory("Use Postgres", RAILWAY.text), known)
@@ -148,7 +146,7 @@ def test_whatever_says_something_new_is_learnt() -> None:
         json.dumps([{"id": "mem_1", "title": RAILWAY.title}], indent=2),
     ],
 )
-def test_a_line_of_an_answer_is_seen_through(line: str) -> None:
+def test_formatted_line_of_an_answer_is_recalled(line: str) -> None:
     assert is_recalled(memory(line), served(RAILWAY))
     assert is_recalled(
         memory(RAILWAY.title, f"What I know:\n{line}" if line[0] not in "[{" else line),
@@ -156,19 +154,19 @@ def test_a_line_of_an_answer_is_seen_through(line: str) -> None:
     )
 
 
-def test_dots_and_bars_of_its_own_stay_part_of_a_memory() -> None:
-    one = memory("Order of search · words first · then meaning")
-    assert is_recalled(one, served(one))
-    assert not is_recalled(memory("Order of search · meaning first"), served(one))
+def test_separators_in_a_title_stay_part_of_it() -> None:
+    own = memory("Order of search · words first · then meaning")
+    assert is_recalled(own, served(own))
+    assert not is_recalled(memory("Order of search · meaning first"), served(own))
 
 
-def test_brackets_of_its_own_stay_part_of_a_memory() -> None:
+def test_brackets_in_a_title_stay_part_of_it() -> None:
     assert not is_recalled(
         memory("Runtime vars work without prefix (since May only)"), served(RAILWAY)
     )
-    one = memory("Use pnpm everywhere (not npm)")
-    assert is_recalled(memory("- mem_1a2b3c 2026-11-02 Use pnpm everywhere (not npm)"), served(one))
-    assert not is_recalled(memory("Use pnpm everywhere (not yarn)"), served(one))
+    own = memory("Use pnpm everywhere (not npm)")
+    assert is_recalled(memory("- mem_1a2b3c 2026-11-02 Use pnpm everywhere (not npm)"), served(own))
+    assert not is_recalled(memory("Use pnpm everywhere (not yarn)"), served(own))
 
 
 def test_hostile_json_is_text() -> None:
@@ -194,14 +192,14 @@ DIFFERENT = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("one", "other"), SAME)
-def test_small_edits_leave_memories_alike(one: str, other: str) -> None:
-    assert likeness(memory(one), memory(other)) >= ALIKE
+@pytest.mark.parametrize(("first", "second"), SAME)
+def test_small_edits_leave_memories_alike(first: str, second: str) -> None:
+    assert likeness(memory(first), memory(second)) >= ALIKE
 
 
-@pytest.mark.parametrize(("one", "other"), DIFFERENT)
-def test_different_memories_of_one_topic_are_not_alike(one: str, other: str) -> None:
-    assert likeness(memory(one), memory(other)) < ALIKE
+@pytest.mark.parametrize(("first", "second"), DIFFERENT)
+def test_different_memories_of_one_topic_are_not_alike(first: str, second: str) -> None:
+    assert likeness(memory(first), memory(second)) < ALIKE
 
 
 def test_the_order_of_facts_hardly_counts() -> None:
@@ -220,17 +218,17 @@ MEMORIES = st.builds(memory, TEXTS, TEXTS, TEXTS, subtitle=TEXTS)
 
 
 @given(MEMORIES, MEMORIES)
-def test_likeness_is_a_share_the_same_both_ways_and_whole_for_the_same(
-    one: Memory, other: Memory
+def test_likeness_is_symmetric_bounded_and_whole_for_equal_memories(
+    first: Memory, second: Memory
 ) -> None:
-    assert 0 <= likeness(one, other) <= 1
-    assert likeness(one, other) == likeness(other, one)
-    assert likeness(one, one) == 1
+    assert 0 <= likeness(first, second) <= 1
+    assert likeness(first, second) == likeness(second, first)
+    assert likeness(first, first) == 1
 
 
 @given(MEMORIES)
-def test_a_memory_that_says_something_is_always_known_to_itself(one: Memory) -> None:
-    assert is_recalled(one, served(one)) == bool(parts_of(one))
+def test_memory_with_content_recalls_itself(own: Memory) -> None:
+    assert is_recalled(own, served(own)) == bool(parts_of(own))
 
 
 INSTRUCTIONS = """# CLAUDE.md
@@ -255,7 +253,7 @@ not what.
         ("Always use pnpm and never npm", ""),
     ],
 )
-def test_what_an_instruction_file_says_is_restated(title: str, text: str) -> None:
+def test_text_of_an_instruction_file_is_restated(title: str, text: str) -> None:
     assert restates(memory(title, text), INSTRUCTIONS)
 
 
@@ -268,7 +266,7 @@ def test_what_an_instruction_file_says_is_restated(title: str, text: str) -> Non
         ("Tests may sleep in the campaigns", ""),
     ],
 )
-def test_what_an_instruction_file_does_not_say_is_not_restated(title: str, text: str) -> None:
+def test_text_beyond_an_instruction_file_is_not_restated(title: str, text: str) -> None:
     assert not restates(memory(title, text), INSTRUCTIONS)
     assert not restates(memory(title, text), "")
 
@@ -292,7 +290,7 @@ def test_what_an_instruction_file_does_not_say_is_not_restated(title: str, text:
         "a·",
     ],
 )
-def test_a_text_made_to_slow_it_down_is_read_to_the_end(unit: str) -> None:
-    one = memory("something", unit * (50_000 // len(unit)) + "x")
-    assert is_recalled(one, served(one)) == bool(parts_of(one))
-    assert not restates(memory("no such sentence"), one.text)
+def test_hostile_repetition_is_read_in_bounded_time(unit: str) -> None:
+    hostile = memory("something", unit * (50_000 // len(unit)) + "x")
+    assert is_recalled(hostile, served(hostile)) == bool(parts_of(hostile))
+    assert not restates(memory("no such sentence"), hostile.text)

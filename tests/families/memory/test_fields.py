@@ -1,4 +1,4 @@
-"""The table of a memory's fields: none is forgotten in it, and changes reach every text."""
+"""The table of a memory's fields, and changes of their texts."""
 
 from __future__ import annotations
 

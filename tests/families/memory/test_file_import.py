@@ -1,10 +1,9 @@
-"""Memories that come out of files: exports, Markdown files, folders of notes; and go into exports."""
+"""Memories read from exports, Markdown files and folders of notes."""
 
 from __future__ import annotations
 
 import json
 import os
-import sqlite3
 from pathlib import Path
 
 import hypothesis
@@ -12,9 +11,7 @@ import pytest
 from hypothesis import strategies
 
 from cortex.base.errors import FileError
-from cortex.base.types import Citation, Memory, MemoryState, Skipped
-from cortex.families.memory.adapters.claude_mem import open_database
-from cortex.families.memory.export import ExportedMemory, export_of
+from cortex.base.types import Memory, Skipped
 from cortex.families.memory.file_import import (
     MAX_NOTE_BYTES,
     ImportedMemory,
@@ -24,7 +21,6 @@ from cortex.families.memory.file_import import (
     read_markdown,
 )
 
-NOW = 1_767_000_000_000
 ROW = {
     "id": 12,
     "memory_session_id": "inner",
@@ -93,7 +89,7 @@ def test_an_observation_of_an_export_is_a_memory_of_its_session(tmp_path):
     )
 
 
-def test_lists_may_be_lists_and_columns_may_be_missing(tmp_path):
+def test_export_rows_may_have_real_lists_and_missing_columns(tmp_path):
     rows = [
         {"title": "a", "facts": ["one", 2, None, {}]},
         {"narrative": "First line.\nSecond.", "facts": "null"},
@@ -107,22 +103,22 @@ def test_lists_may_be_lists_and_columns_may_be_missing(tmp_path):
     )
 
 
-def test_a_project_that_was_merged_into_another_and_one_that_is_given_count(tmp_path):
+def test_merged_project_counts_unless_a_project_is_given(tmp_path):
     path = write(
         tmp_path / "export.json", {"observations": [{**ROW, "merged_into_project": "mall"}]}
     )
-    assert [one.memory.project for one in read_export(path)] == ["mall"]
-    assert [one.memory.project for one in read_export(path, project="mine")] == ["mine"]
+    assert [imported.memory.project for imported in read_export(path)] == ["mall"]
+    assert [imported.memory.project for imported in read_export(path, project="mine")] == ["mine"]
 
 
-def test_rows_that_say_nothing_are_told(tmp_path):
-    told: list[Skipped] = []
+def test_empty_rows_of_an_export_are_reported(tmp_path):
+    skips: list[Skipped] = []
     path = write(
         tmp_path / "export.json",
         {"observations": [{"id": 1}, 7, ROW], "sessions": [None, {"x": 1}]},
     )
-    assert len(list(read_export(path, report=told.append))) == 1
-    assert told == [
+    assert len(list(read_export(path, report=skips.append))) == 1
+    assert skips == [
         Skipped("observations[0]", "it says nothing"),
         Skipped("observations[1]", "it is no object"),
     ]
@@ -132,7 +128,7 @@ def test_rows_that_say_nothing_are_told(tmp_path):
     "content",
     [b"", b"{", b"[]", b"{}", b'{"observations": 3}', b"[" * 100_000, b"\xff\xfe{}", b"\x00" * 50],
 )
-def test_a_file_that_is_no_export_is_told(tmp_path, content):
+def test_file_that_is_no_export_is_reported(tmp_path, content):
     path = tmp_path / "export.json"
     path.write_bytes(content)
     with pytest.raises(FileError) as caught:
@@ -141,7 +137,7 @@ def test_a_file_that_is_no_export_is_told(tmp_path, content):
     assert str(path) in caught.value.message
 
 
-def test_a_file_that_is_too_large_is_told_and_not_kept_in_memory(tmp_path, monkeypatch):
+def test_oversized_export_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("cortex.families.memory.file_import.MAX_EXPORT_BYTES", 10)
     with pytest.raises(FileError) as caught:
         list(read(write(tmp_path / "export.json", {"observations": []})))
@@ -149,114 +145,10 @@ def test_a_file_that_is_too_large_is_told_and_not_kept_in_memory(tmp_path, monke
 
 
 @pytest.mark.parametrize("name", ["gone.json", "gone.md", "gone"])
-def test_a_file_that_is_gone_is_told(tmp_path, name):
+def test_missing_file_is_reported(tmp_path, name):
     with pytest.raises(FileError) as caught:
         list(read(tmp_path / name))
     assert caught.value.code == "FILE_NOT_FOUND"
-
-
-# -- our own
-# -----------------------------------------------------------------------------------------------------------
-
-CITED = Citation("/home/kim/shop", "lamp.py", "Lamp.switch", b"\1\2", b"\3", "abc123")
-LINES = strategies.text(
-    strategies.characters(codec="utf-8", categories=("L", "N", "P", "S")), min_size=1, max_size=20
-)
-PARTS = strategies.lists(LINES, max_size=3, unique=True).map(tuple)
-MEMORIES = strategies.builds(
-    Memory,
-    key=LINES,
-    title=LINES,
-    subtitle=strategies.just("") | LINES,
-    facts=PARTS,
-    concepts=PARTS,
-    files=PARTS,
-    text=strategies.lists(LINES, max_size=3).map("\n".join),
-    project=strategies.just("") | LINES,
-    session=strategies.just("") | LINES,
-    date=strategies.just("2026-01-05"),
-    created=strategies.integers(10**12, 2 * 10**12),
-    kind=strategies.sampled_from(["", "decision", "gotcha"]),
-    provenance=strategies.just("") | LINES,
-)
-KEPT = strategies.builds(
-    ExportedMemory,
-    memory=MEMORIES,
-    state=strategies.none() | strategies.sampled_from(MemoryState),
-    scope=strategies.just("") | LINES,
-    citations=strategies.sampled_from([(), (CITED,)]),
-    superseded_by=strategies.just("") | LINES,
-)
-
-
-@hypothesis.given(strategies.lists(KEPT, max_size=4))
-def test_what_is_exported_comes_back_as_it_was(tmp_path_factory, kept):
-    path = write(tmp_path_factory.mktemp("export") / "export.json", export_of(kept, at=NOW))
-    assert list(read(path)) == [
-        ImportedMemory(one.memory, one.state, one.scope, one.citations, one.superseded_by)
-        for one in kept
-    ]
-
-
-def test_a_citation_without_a_hash_or_path_is_left_out(tmp_path):
-    said = export_of([ExportedMemory(Memory("k", "title"), citations=(CITED,))], at=NOW)
-    (row,) = said["observations"]  # pyright: ignore[reportGeneralTypeIssues]
-    row["cortex"]["citations"] += [
-        7,
-        {},
-        {"path": "x", "file_hash": "no hash"},
-        {"file_hash": "0a"},
-    ]
-    (brought,) = read(write(tmp_path / "export.json", said))
-    assert brought.citations == (CITED,)
-
-
-CLAUDE_MEM = """
-CREATE TABLE sdk_sessions (id INTEGER PRIMARY KEY AUTOINCREMENT, content_session_id TEXT UNIQUE NOT NULL, memory_session_id TEXT UNIQUE, project TEXT NOT NULL, user_prompt TEXT,
-  started_at TEXT NOT NULL, started_at_epoch INTEGER NOT NULL, completed_at TEXT, completed_at_epoch INTEGER, status TEXT CHECK(status IN ('active','completed','failed')) NOT NULL DEFAULT 'active');
-CREATE TABLE observations (id INTEGER PRIMARY KEY AUTOINCREMENT, memory_session_id TEXT NOT NULL, project TEXT NOT NULL, text TEXT,
-  type TEXT NOT NULL CHECK(type IN ('decision','bugfix','feature','refactor','discovery','change')), title TEXT, subtitle TEXT, facts TEXT, narrative TEXT,
-  concepts TEXT, files_read TEXT, files_modified TEXT, prompt_number INTEGER, discovery_tokens INTEGER DEFAULT 0, created_at TEXT NOT NULL, created_at_epoch INTEGER NOT NULL,
-  FOREIGN KEY(memory_session_id) REFERENCES sdk_sessions(memory_session_id) ON DELETE CASCADE);
-"""
-
-
-def test_claude_mem_can_import_what_is_exported(tmp_path):
-    """Its importer binds these columns of each row; the tables are those of its strictest version."""
-    memories = [
-        Memory("a", "Lamps", "sub", ("f",), ("gotcha",), ("lamp.py",), "story", "shop", "s1", "2026-01-05", NOW, "decision"),
-        Memory("b", "No session", created=NOW + 1, kind="gotcha"),
-        Memory("c", "Same session", session="s1", project="mall", created=NOW - 5),
-    ]  # fmt: skip
-    said = json.loads(
-        json.dumps(export_of([ExportedMemory(memory) for memory in memories], at=NOW))
-    )
-    connection = sqlite3.connect(tmp_path / "claude-mem.db")
-    connection.execute("PRAGMA foreign_keys = ON")
-    connection.executescript(CLAUDE_MEM)
-    for table, rows in (("sdk_sessions", said["sessions"]), ("observations", said["observations"])):
-        for row in rows:
-            row.pop("cortex", None)
-            marks = ", ".join("?" * len(row))
-            connection.execute(
-                f"INSERT INTO {table} ({', '.join(row)}) VALUES ({marks})", tuple(row.values())
-            )
-    connection.commit()
-    connection.close()
-    with open_database(tmp_path / "claude-mem.db") as database:
-        read_back = [row.memory for row in database.rows(limit=9, ascending=True)]
-    assert [
-        (one.title, one.facts, one.files, one.text, one.session, one.kind) for one in read_back
-    ] == [
-        ("Lamps", ("f",), ("lamp.py",), "story", "s1", "decision"),
-        ("No session", (), (), "", "cortex", "discovery"),
-        ("Same session", (), (), "", "s1", "discovery"),
-    ]
-    assert (said["totalObservations"], said["totalSessions"], said["exportedAtEpoch"]) == (
-        3,
-        2,
-        NOW,
-    )
 
 
 # -- notes
@@ -274,22 +166,22 @@ def test_a_folder_gives_one_memory_for_each_file_in_natural_order(tmp_path):
             "no.py": "x = 1",
         },
     )
-    memories = [one.memory for one in read(notes)]
+    memories = [imported.memory for imported in read(notes)]
     assert [memory.title for memory in memories] == ["One", "two", "ten", "deep"]
-    assert [one.session for one in memories] == ["notes", "notes", "notes", "deep/er"]
-    assert {one.project for one in memories} == {"notes"}
-    assert {(one.key, one.provenance) for one in memories} == {("", "note")}
-    assert [one.memory.project for one in read(notes, project="mine")] == ["mine"] * 4
+    assert [memory.session for memory in memories] == ["notes", "notes", "notes", "deep/er"]
+    assert {memory.project for memory in memories} == {"notes"}
+    assert {(memory.key, memory.provenance) for memory in memories} == {("", "note")}
+    assert [imported.memory.project for imported in read(notes, project="mine")] == ["mine"] * 4
 
 
-def test_the_date_of_a_file_without_one_is_when_it_was_changed(tmp_path):
+def test_note_without_a_date_takes_its_files_time(tmp_path):
     notes = fill(tmp_path, {"a.md": "no date", "b.md": "---\ndate: 2026-01-05\n---\nbody"})
     os.utime(notes / "a.md", (1_700_000_000, 1_700_000_000))
-    dates = [(one.memory.date, one.memory.created) for one in read_markdown(notes)]
+    dates = [(imported.memory.date, imported.memory.created) for imported in read_markdown(notes)]
     assert dates == [("2023-11-14", 1_700_000_000_000), ("2026-01-05", 1767571200000)]
 
 
-def test_what_cant_be_taken_is_told_and_what_isnt_meant_is_not(tmp_path):
+def test_unusable_notes_are_reported_but_hidden_folders_are_not(tmp_path):
     notes = fill(
         tmp_path / "notes",
         {
@@ -303,9 +195,9 @@ def test_what_cant_be_taken_is_told_and_what_isnt_meant_is_not(tmp_path):
         },
     )
     (notes / "binary.md").write_bytes(b"\x00\x01" * 100)
-    told: list[Skipped] = []
-    assert [one.memory.title for one in read(notes, report=told.append)] == ["good"]
-    assert {one.path: one.reason for one in told} == {
+    skips: list[Skipped] = []
+    assert [imported.memory.title for imported in read(notes, report=skips.append)] == ["good"]
+    assert {skipped.path: skipped.reason for skipped in skips} == {
         "binary.md": "binary",
         "credentials.txt": "secret",
         "empty.md": "empty",
@@ -319,27 +211,30 @@ def test_links_out_of_the_folder_are_not_followed(tmp_path):
     fill(tmp_path, {"outside/secret.md": "secret", "notes/a.md": "a"})
     (tmp_path / "notes" / "link.md").symlink_to(tmp_path / "outside" / "secret.md")
     (tmp_path / "notes" / "folder").symlink_to(tmp_path / "outside", target_is_directory=True)
-    told: list[Skipped] = []
-    assert [one.memory.title for one in read(tmp_path / "notes", report=told.append)] == ["a"]
-    assert Skipped("link.md", "symlink") in told
+    skips: list[Skipped] = []
+    assert [
+        imported.memory.title for imported in read(tmp_path / "notes", report=skips.append)
+    ] == ["a"]
+    assert Skipped("link.md", "symlink") in skips
 
 
-def test_at_most_so_many_files_are_taken_and_the_others_told(tmp_path, monkeypatch):
+def test_files_beyond_the_limit_are_reported(tmp_path, monkeypatch):
     from dataclasses import replace
 
     from cortex.families.memory import file_import
 
     monkeypatch.setattr(file_import, "_RULES", replace(file_import._RULES, max_files=2))
-    told: list[Skipped] = []
+    skips: list[Skipped] = []
     assert (
-        len(list(read(fill(tmp_path, {f"{n}.md": "x" for n in range(5)}), report=told.append))) == 2
+        len(list(read(fill(tmp_path, {f"{n}.md": "x" for n in range(5)}), report=skips.append)))
+        == 2
     )
-    assert len(told) == 3
+    assert len(skips) == 3
 
 
-def test_a_folder_that_a_repository_ignores_is_meant_when_it_is_named(tmp_path):
+def test_ignored_folder_is_read_when_it_is_named(tmp_path):
     fill(tmp_path, {".gitignore": "notes/\n*.local.md\n", "notes/CLAUDE.local.md": "mine"})
-    assert [one.memory.title for one in read(tmp_path / "notes")] == ["mine"]
+    assert [imported.memory.title for imported in read(tmp_path / "notes")] == ["mine"]
 
 
 def test_one_file_is_one_memory_of_its_folder(tmp_path):
@@ -350,10 +245,10 @@ def test_one_file_is_one_memory_of_its_folder(tmp_path):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="links need rights there")
-def test_a_file_that_somebody_names_may_be_a_link(tmp_path):
+def test_named_file_may_be_a_link(tmp_path):
     path = fill(tmp_path / "shop", {"AGENTS.md": "# Shop\n"}) / "CLAUDE.md"
     path.symlink_to("AGENTS.md")
-    assert [one.memory.title for one in read(path)] == ["Shop"]
+    assert [imported.memory.title for imported in read(path)] == ["Shop"]
 
 
 @pytest.mark.parametrize(
@@ -366,7 +261,7 @@ def test_a_file_that_somebody_names_may_be_a_link(tmp_path):
         ("c.md", b"x" * (MAX_NOTE_BYTES + 1), "too large"),
     ],
 )
-def test_one_file_that_cant_be_taken_is_told_with_the_reason(tmp_path, name, content, why):
+def test_unusable_file_is_refused_with_the_reason(tmp_path, name, content, why):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(FileError) as caught:
         list(read(tmp_path / name))
@@ -375,7 +270,7 @@ def test_one_file_that_cant_be_taken_is_told_with_the_reason(tmp_path, name, con
 
 
 @hypothesis.given(strategies.lists(strategies.text(max_size=8), max_size=6))
-def test_any_names_have_an_order(names):
+def test_natural_order_is_independent_of_the_input_order(names):
     assert sorted(sorted(names), key=natural) == sorted(
-        sorted(names, reverse=True), key=lambda one: (natural(one), one)
+        sorted(names, reverse=True), key=lambda name: (natural(name), name)
     )

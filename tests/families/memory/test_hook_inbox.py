@@ -1,4 +1,4 @@
-"""What hooks brought is handed over once, in order, and a file goes only when all of it was taken."""
+"""Notes of hooks, handed over once and in order; a file goes when all of it was taken."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ NOTE = {
 }
 
 
-class Memory:
-    """Remembers what it is told, unless it is to fail."""
+class NoteRecorder:
+    """A consumer that records the notes it gets, or raises for one titled "two"."""
 
     def __init__(self) -> None:
-        self.told: list[HookNote] = []
+        self.notes: list[HookNote] = []
         self.error: Exception | None = None
 
     def __call__(self, candidate: HookNote) -> None:
         if self.error is not None and candidate.title == "two":
             raise self.error
-        self.told.append(candidate)
+        self.notes.append(candidate)
 
     @property
     def titles(self) -> list[str]:
-        return [one.title for one in self.told]
+        return [note.title for note in self.notes]
 
 
 @pytest.fixture
-def memory() -> Memory:
-    return Memory()
+def recorder() -> NoteRecorder:
+    return NoteRecorder()
 
 
 def bring(home: Path, *titles: str) -> Path:
@@ -56,11 +56,13 @@ def bring(home: Path, *titles: str) -> Path:
 
 def files(home: Path) -> list[str]:
     return sorted(
-        os.path.relpath(one, home / "inbox") for one in (home / "inbox").rglob("*") if one.is_file()
+        os.path.relpath(path, home / "inbox")
+        for path in (home / "inbox").rglob("*")
+        if path.is_file()
     )
 
 
-def test_what_a_hook_wrote_is_read_with_all_its_parts(tmp_path, memory):
+def test_hook_note_is_read_with_all_its_parts(tmp_path, recorder):
     parts = {
         "title": " Use  uv ",
         "text": "because",
@@ -70,8 +72,8 @@ def test_what_a_hook_wrote_is_read_with_all_its_parts(tmp_path, memory):
     }
     keep(str(tmp_path), {**NOTE, "candidates": [{**parts, "kind": "decision"}]})
     assert is_waiting(tmp_path)
-    assert take_in(tmp_path, memory) == 1
-    assert memory.told == [
+    assert take_in(tmp_path, recorder) == 1
+    assert recorder.notes == [
         HookNote(
             "Use uv",
             "because",
@@ -88,16 +90,16 @@ def test_what_a_hook_wrote_is_read_with_all_its_parts(tmp_path, memory):
     assert files(tmp_path) == [] and not is_waiting(tmp_path)
 
 
-def test_files_are_taken_in_the_order_in_which_they_were_written(tmp_path, memory):
+def test_files_are_taken_in_the_order_in_which_they_were_written(tmp_path, recorder):
     names = [
         bring(tmp_path, "one", "two").name,
         bring(tmp_path, "three").name,
         bring(tmp_path, "four").name,
     ]
     assert names == sorted(names)
-    assert take_in(tmp_path, memory) == 4
-    assert memory.titles == ["one", "two", "three", "four"]
-    assert take_in(tmp_path, memory) == 0
+    assert take_in(tmp_path, recorder) == 4
+    assert recorder.titles == ["one", "two", "three", "four"]
+    assert take_in(tmp_path, recorder) == 0
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="modes")
@@ -108,40 +110,40 @@ def test_only_its_owner_can_read_the_inbox(tmp_path):
     assert path.parent.parent.stat().st_mode & 0o777 == 0o700
 
 
-def test_there_may_be_no_inbox_and_no_home(tmp_path, memory):
-    assert take_in(tmp_path, memory) == 0
-    assert take_in(tmp_path / "nowhere", memory) == 0
+def test_missing_inbox_or_home_gives_nothing(tmp_path, recorder):
+    assert take_in(tmp_path, recorder) == 0
+    assert take_in(tmp_path / "nowhere", recorder) == 0
     assert not is_waiting(tmp_path / "nowhere")
 
 
 @pytest.mark.parametrize(
     "error", [StoreError("STORE_LOCKED", "locked"), OSError(28, "No space left on device")]
 )
-def test_a_file_stays_until_its_last_candidate_was_remembered(tmp_path, memory, error):
+def test_a_file_stays_until_its_last_candidate_was_remembered(tmp_path, recorder, error):
     first, second = bring(tmp_path, "one", "two"), bring(tmp_path, "three")
-    memory.error = error
-    assert take_in(tmp_path, memory) == 1
+    recorder.error = error
+    assert take_in(tmp_path, recorder) == 1
     assert files(tmp_path) == [first.name, second.name]
-    memory.error = None
-    assert take_in(tmp_path, memory) == 3
+    recorder.error = None
+    assert take_in(tmp_path, recorder) == 3
     # That the first is one memory is the store's work
-    assert memory.titles == ["one", "one", "two", "three"]
+    assert recorder.titles == ["one", "one", "two", "three"]
     assert files(tmp_path) == []
 
 
-def test_a_candidate_that_is_refused_holds_up_nothing(tmp_path, memory, caplog):
+def test_refused_candidate_does_not_hold_up_others(tmp_path, recorder, caplog):
     bring(tmp_path, "one", "two", "three")
-    memory.error = InputError("ARGUMENT_INVALID", "it holds a key")
-    assert take_in(tmp_path, memory) == 2
+    recorder.error = InputError("ARGUMENT_INVALID", "it holds a key")
+    assert take_in(tmp_path, recorder) == 2
     assert files(tmp_path) == []
     assert "it holds a key" in caplog.text and "two" not in caplog.text
 
 
-def test_what_makes_remembering_fail_is_not_tried_for_ever(tmp_path, memory, caplog):
+def test_file_that_makes_remembering_crash_is_put_aside(tmp_path, recorder, caplog):
     path = bring(tmp_path, "two")
     bring(tmp_path, "three")
-    memory.error = ValueError("a defect")
-    assert take_in(tmp_path, memory) == 1
+    recorder.error = ValueError("a defect")
+    assert take_in(tmp_path, recorder) == 1
     assert files(tmp_path) == [os.path.join("refused", path.name)]
 
 
@@ -157,20 +159,18 @@ def test_what_makes_remembering_fail_is_not_tried_for_ever(tmp_path, memory, cap
         (b" " * (3 << 20), "too large"),
     ],
 )
-def test_what_cannot_be_understood_is_put_aside_with_a_reason(
-    tmp_path, memory, caplog, raw, reason
-):
+def test_invalid_file_is_put_aside_with_a_reason(tmp_path, recorder, caplog, raw, reason):
     path = bring(tmp_path, "one")
     bring(tmp_path, "two")
     path.write_bytes(raw)
-    assert take_in(tmp_path, memory) == 1
+    assert take_in(tmp_path, recorder) == 1
     assert files(tmp_path) == [os.path.join("refused", path.name)]
     assert (tmp_path / "inbox" / "refused" / path.name).read_bytes() == raw
     assert reason in caplog.text
-    assert take_in(tmp_path, memory) == 0
+    assert take_in(tmp_path, recorder) == 0
 
 
-def test_nothing_of_anybody_else_is_read_or_removed(tmp_path, memory):
+def test_foreign_files_links_and_pipes_are_neither_read_nor_removed(tmp_path, recorder):
     bring(tmp_path, "one")
     inbox = tmp_path / "inbox"
     (inbox / "notes.json").write_text("{}", encoding="utf-8")
@@ -184,40 +184,41 @@ def test_nothing_of_anybody_else_is_read_or_removed(tmp_path, memory):
         (inbox / "00000000000000000003-1-00000000.json").symlink_to(elsewhere)
         os.mkfifo(inbox / "00000000000000000004-1-00000000.json")
     before = set(os.listdir(inbox))
-    assert take_in(tmp_path, memory) == 1
-    assert memory.titles == ["one"]
+    assert take_in(tmp_path, recorder) == 1
+    assert recorder.titles == ["one"]
     assert len(before - set(os.listdir(inbox))) == 1
     assert elsewhere.exists()
 
 
-def test_a_file_that_a_killed_hook_did_not_finish_is_taken_after_a_while(tmp_path, memory):
+def test_unfinished_file_of_a_killed_hook_is_taken_after_a_while(tmp_path, recorder):
     path = bring(tmp_path, "one")
     unfinished = path.with_name(f".{path.name}")
     path.rename(unfinished)
-    assert take_in(tmp_path, memory) == 0  # its hook may be about to finish it
+    # Its hook may be about to finish it
+    assert take_in(tmp_path, recorder) == 0
     past = time.time() - 120
     os.utime(unfinished, (past, past))
-    assert take_in(tmp_path, memory) == 1
-    assert memory.titles == ["one"] and files(tmp_path) == []
+    assert take_in(tmp_path, recorder) == 1
+    assert recorder.titles == ["one"] and files(tmp_path) == []
 
 
 @pytest.mark.skipif(sys.platform == "win32" or os.geteuid() == 0, reason="everything can be read")
-def test_a_file_that_cannot_be_read_is_put_aside(tmp_path, memory):
+def test_a_file_that_cannot_be_read_is_put_aside(tmp_path, recorder):
     path = bring(tmp_path, "one")
     path.chmod(0)
-    assert take_in(tmp_path, memory) == 0
+    assert take_in(tmp_path, recorder) == 0
     assert files(tmp_path) == [os.path.join("refused", path.name)]
 
 
 @pytest.mark.parametrize("at", [None, "soon", True, -1, float("nan"), 1e300])
-def test_a_time_that_is_none_is_taken_from_the_name(tmp_path, memory, at):
+def test_invalid_time_is_taken_from_the_file_name(tmp_path, recorder, at):
     before = int(time.time() * 1000)
     keep(str(tmp_path), {**NOTE, "at": at, "candidates": [{"title": "one"}]})
-    take_in(tmp_path, memory)
-    assert before <= memory.told[0].at <= int(time.time() * 1000)
+    take_in(tmp_path, recorder)
+    assert before <= recorder.notes[0].at <= int(time.time() * 1000)
 
 
-def test_texts_can_be_stored_whatever_they_hold(tmp_path, memory):
+def test_unstorable_characters_and_parts_are_cleaned(tmp_path, recorder):
     listed = [
         {"title": "a\0b\nc", "text": "half \ud800", "facts": "no", "kind": 7},
         {"title": "   "},
@@ -225,9 +226,9 @@ def test_texts_can_be_stored_whatever_they_hold(tmp_path, memory):
         None,
     ]
     keep(str(tmp_path), {**NOTE, "session": 5, "candidates": listed})
-    assert take_in(tmp_path, memory) == 1
-    (told,) = memory.told
-    assert (told.title, told.text, told.facts, told.kind, told.session) == (
+    assert take_in(tmp_path, recorder) == 1
+    (note,) = recorder.notes
+    assert (note.title, note.text, note.facts, note.kind, note.session) == (
         "ab c",
         "half ?",
         (),
@@ -236,10 +237,10 @@ def test_texts_can_be_stored_whatever_they_hold(tmp_path, memory):
     )
 
 
-def test_a_call_takes_a_bounded_number_of_files(tmp_path, memory, monkeypatch):
+def test_a_call_takes_a_bounded_number_of_files(tmp_path, recorder, monkeypatch):
     monkeypatch.setattr("cortex.families.memory.hook_inbox.MOST_FILES", 2)
     for title in ("one", "two", "three"):
         bring(tmp_path, title)
-    assert take_in(tmp_path, memory) == 2
-    assert take_in(tmp_path, memory) == 1
-    assert memory.titles == ["one", "two", "three"]
+    assert take_in(tmp_path, recorder) == 2
+    assert take_in(tmp_path, recorder) == 1
+    assert recorder.titles == ["one", "two", "three"]

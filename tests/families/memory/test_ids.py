@@ -1,4 +1,4 @@
-"""What a memory is known by: an id that was told opens the memory that it was told for."""
+"""Ids of memories: each shown id opens its own memory."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from cortex.families.memory.curation import delete, judge
 from cortex.families.memory.databases import databases
 from cortex.families.memory.ids import display_id, find_memory
 from cortex.families.memory.writer import add
-from families.memory.adapters.claude_bases import make_claude_mem
-from families.memory.desk import copy, database, memories, one_of, open_library, settings_of
+from families.memory.adapters.claude_mem_databases import make_claude_mem
+from families.memory.libraries import copy, database, memories, one_of, open_library, settings_of
 
 
 @pytest.fixture
@@ -38,13 +38,13 @@ def ids(library: Library) -> dict[str, str]:
     return {memory.memory.title: display_id(memory, present) for memory in memories(library)}
 
 
-def refusal(library: Library, told: str, scope: str = "") -> InputError:
+def refusal(library: Library, known: str, scope: str = "") -> InputError:
     with pytest.raises(InputError) as error:
-        find_memory(library, told, scope)
+        find_memory(library, known, scope)
     return error.value
 
 
-def test_with_one_database_a_row_is_known_by_its_number(library, isolated):
+def test_row_id_is_its_number_with_one_database(library, isolated):
     database(isolated.user / ".claude-mem", "Apples").close()
     copy(library)
     assert ids(library) == {"Apples": "obs_1"}
@@ -55,17 +55,18 @@ def test_with_one_database_a_row_is_known_by_its_number(library, isolated):
     )
 
 
-def test_with_several_databases_a_row_is_known_by_its_scope_too(library, isolated):
+def test_row_id_names_its_scope_with_several_databases(library, isolated):
     scoped(isolated.user, "dev", "Apples")
     database(isolated.user / ".claude-mem", "Pears", "Plums").close()
     copy(library)
     assert ids(library) == {"Apples": "dev:obs_1", "Pears": "ack:obs_1", "Plums": "ack:obs_2"}
-    for title, told in ids(library).items():
-        assert find_memory(library, told).memory.title == title
-    assert find_memory(library, "obs_2").memory.title == "Plums"  # only one has it
+    for title, known in ids(library).items():
+        assert find_memory(library, known).memory.title == title
+    # Only one has it
+    assert find_memory(library, "obs_2").memory.title == "Plums"
 
 
-def test_an_id_that_may_be_several_is_refused_with_their_names(library, isolated):
+def test_ambiguous_id_is_refused_with_its_candidates(library, isolated):
     scoped(isolated.user, "dev", "Apples")
     database(isolated.user / ".claude-mem", "Pears").close()
     copy(library)
@@ -79,27 +80,27 @@ def test_an_id_that_may_be_several_is_refused_with_their_names(library, isolated
     assert refusal(library, "obs_1", "nowhere").code == "MEMORY_UNKNOWN"
 
 
-def test_two_databases_with_the_same_scope_are_told_apart(library, isolated):
+def test_rows_of_two_databases_in_one_scope_have_distinct_ids(library, isolated):
     database(isolated.user / ".ack-mem", "Apples").close()
     database(isolated.user / ".claude-mem", "Pears").close()
     copy(library)
     assert ids(library) == {"Apples": "ack:obs_1", "Pears": "ack@claude-mem:obs_1"}
-    for title, told in ids(library).items():
-        assert find_memory(library, told).memory.title == title
-    for told in refusal(library, "obs_1").context["candidates"]:
-        find_memory(library, told)
+    for title, known in ids(library).items():
+        assert find_memory(library, known).memory.title == title
+    for known in refusal(library, "obs_1").context["candidates"]:
+        find_memory(library, known)
 
 
-def test_a_scope_that_is_also_a_projects_name_is_told_apart(library, isolated):
+def test_rows_of_a_scope_named_like_a_project_have_distinct_ids(library, isolated):
     scoped(isolated.user, "ack", "Apples")
     database(isolated.user / ".claude-mem", "Pears").close()
     copy(library)
     assert ids(library) == {"Apples": "ack:obs_1", "Pears": "ack@claude-mem:obs_1"}
-    for title, told in ids(library).items():
-        assert find_memory(library, told).memory.title == title
+    for title, known in ids(library).items():
+        assert find_memory(library, known).memory.title == title
 
 
-def test_keys_that_a_database_names_itself_and_our_own_are_told_alone(library, isolated):
+def test_document_ids_and_own_keys_need_no_scope(library, isolated):
     made = make_claude_mem(isolated.user / ".ack-mem" / "claude-mem.db", "3")
     made.memory("ack_abc123_2026-01-04_001", "Apples")
     made.memory(None, "Plums")
@@ -116,7 +117,7 @@ def test_keys_that_a_database_names_itself_and_our_own_are_told_alone(library, i
     assert find_memory(library, "ack:ack_abc123_2026-01-04_001").memory.title == "Apples"
 
 
-def test_rows_of_a_database_that_was_carried_along_are_told_apart_too(library, isolated):
+def test_rows_of_two_upgraded_databases_have_distinct_ids(library, isolated):
     for folder in (".ack-mem", ".claude-mem"):
         made = make_claude_mem(isolated.user / folder / "claude-mem.db", "carried")
         made.memory(None, f"In {folder}")
@@ -126,7 +127,7 @@ def test_rows_of_a_database_that_was_carried_along_are_told_apart_too(library, i
 
 
 @pytest.mark.parametrize(
-    "told",
+    "known",
     [
         "",
         "obs_99",
@@ -140,14 +141,14 @@ def test_rows_of_a_database_that_was_carried_along_are_told_apart_too(library, i
         "%",
     ],
 )
-def test_an_unknown_id_is_refused(library, isolated, told):
+def test_an_unknown_id_is_refused(library, isolated, known):
     database(isolated.user / ".claude-mem", "Apples").close()
     copy(library)
-    error = refusal(library, told)
+    error = refusal(library, known)
     assert error.code == "MEMORY_UNKNOWN" and len(error.message) < 300
 
 
-def test_a_row_that_is_not_copied_yet_is_opened_where_it_is_as_it_was_judged(library, isolated):
+def test_uncopied_row_opens_with_its_judgement(library, isolated):
     database(isolated.user / ".claude-mem", "Apples", "Pears").close()
     assert find_memory(library, "obs_1").memory.title == "Apples"
     copy(library)
@@ -158,7 +159,7 @@ def test_a_row_that_is_not_copied_yet_is_opened_where_it_is_as_it_was_judged(lib
     assert refusal(library, "obs_2").code == "MEMORY_UNKNOWN"
 
 
-def test_a_database_that_can_not_be_read_does_not_keep_others_from_opening(library, isolated):
+def test_unreadable_database_leaves_other_ids_working(library, isolated):
     scoped(isolated.user, "dev", "Apples")
     (isolated.user / ".claude-mem").mkdir()
     (isolated.user / ".claude-mem" / "claude-mem.db").write_bytes(b"junk" * 1_000)
@@ -169,7 +170,7 @@ def test_a_database_that_can_not_be_read_does_not_keep_others_from_opening(libra
 @pytest.mark.parametrize(
     "key", ["ack_1_2026-01-04_001", "a:b", "mem_x:obs_3", "::", "obs_1:", "with a blank"]
 )
-def test_a_name_that_two_databases_gave_a_row_is_told_with_its_scope(library, isolated, key):
+def test_key_in_two_databases_is_shown_with_its_scope(library, isolated, key):
     for scope in ("dev", "personal"):
         made = make_claude_mem(
             isolated.user / ".ack-mem" / "scopes" / scope / "memory.db", "patched"
@@ -178,8 +179,8 @@ def test_a_name_that_two_databases_gave_a_row_is_told_with_its_scope(library, is
         made.memory(f"{key}.{scope}", f"Only of {scope}")
         made.close()
     copy(library)
-    told = ids(library)
-    assert told["Of dev"] == f"dev:{key}" and told["Only of dev"] == f"{key}.dev"
-    for title, known in told.items():
+    shown = ids(library)
+    assert shown["Of dev"] == f"dev:{key}" and shown["Only of dev"] == f"{key}.dev"
+    for title, known in shown.items():
         assert find_memory(library, known).memory.title == title
     assert refusal(library, key).code == "MEMORY_AMBIGUOUS"

@@ -1,4 +1,4 @@
-"""What of a memory is indexed: all that it says, once, with its title and date wherever it is cut."""
+"""The indexed text of a memory, with title and date in every chunk."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OBSERVATION = Memory(
 )
 
 
-def test_all_that_a_memory_says_is_in_one_chunk():
+def test_short_memory_is_one_chunk_with_every_part_once():
     _, cut = word(OBSERVATION)
     (chunk,) = cut.chunks
     said = cut.text[chunk.start : chunk.end]
@@ -39,7 +39,7 @@ def test_all_that_a_memory_says_is_in_one_chunk():
     assert chunk.name == OBSERVATION.title
 
 
-def test_a_title_that_the_text_begins_with_is_said_once():
+def test_title_that_begins_the_text_is_indexed_once():
     text = "[9:12 am on 3 June, 2026] Bo: The  crane was painted,\nand then it rained for a week."
     memory = Memory("m", "[9:12 am on 3 June, 2026] Bo: The crane was painted, and then", text=text)
     assert text_of(memory) == text + "\n"
@@ -58,13 +58,13 @@ def test_a_title_that_the_text_begins_with_is_said_once():
         ("https://example.org is down", ""),
     ],
 )
-def test_what_somebody_says_is_a_turn_of_theirs(text, speaker):
+def test_text_with_one_speaker_is_a_turn_of_that_speaker(text, speaker):
     _, cut = word(Memory("m", text[:20], text=text))
     (chunk,) = cut.chunks
     assert (chunk.name if chunk.kind == TURN else "") == speaker
 
 
-def test_what_has_facts_or_several_pieces_is_no_turn():
+def test_memory_with_facts_or_several_chunks_is_no_turn():
     for memory in (
         replace(OBSERVATION, text="Decision: we keep it."),
         Memory("m", "Notes", text="Bo: a\n\n" + "word " * 9_000),
@@ -83,12 +83,12 @@ def test_every_piece_of_a_long_memory_has_its_title_and_date():
     assert f"{OBSERVATION.title} > Part 2" in {chunk.qualified for chunk in cut.chunks}
 
 
-def test_a_date_is_written_as_people_say_it_too():
+def test_date_is_spelt_out_beside_its_digits():
     assert spelt("2026-05-07") == "2026-05-07, 7 May 2026"
     assert [spelt(day) for day in ("", "soon", "2026-13-40")] == ["", "soon", "2026-13-40"]
 
 
-def test_what_is_indexed_differs_where_a_memory_does_and_nowhere_else():
+def test_indexed_text_changes_only_with_the_content_of_a_memory():
     assert word(OBSERVATION) == word(
         replace(OBSERVATION, key="other", project="elsewhere", session="s")
     )
@@ -98,7 +98,7 @@ def test_what_is_indexed_differs_where_a_memory_does_and_nowhere_else():
         replace(OBSERVATION, facts=()),
         replace(OBSERVATION, text="x"),
     ]
-    assert len({word(one)[0] for one in (OBSERVATION, *changed)}) == 5
+    assert len({word(memory)[0] for memory in (OBSERVATION, *changed)}) == 5
 
 
 @given(
@@ -107,7 +107,7 @@ def test_what_is_indexed_differs_where_a_memory_does_and_nowhere_else():
     st.lists(st.text(max_size=40), max_size=3),
     st.text(max_size=12),
 )
-def test_any_memory_can_be_worded(title, text, facts, day):
+def test_chunks_of_any_memory_lie_within_its_text(title, text, facts, day):
     _, cut = word(Memory("m", title, text=text, facts=tuple(facts), date=day))
     for chunk in cut.chunks:
         assert 0 <= chunk.start <= chunk.end <= len(cut.text)

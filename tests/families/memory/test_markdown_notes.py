@@ -1,4 +1,4 @@
-"""What a note says of itself: front matter, title, date."""
+"""Front matter, title and date of a Markdown note."""
 
 from __future__ import annotations
 
@@ -67,10 +67,11 @@ def test_toml_front_matter_is_read_too():
         "---\ntitle: Lamps\ndescription: |\n  owner: kim\n---\nBody",
         '+++\ntitle = "Lamps"\nowner = "kim"\n+++\nBody',
         "+++\nowner = kim is no TOML\n+++\n# Lamps\n",
-        "---\nowner: kim\n# Lamps\n",  # it never ends: it is none
+        # It never ends: it is none
+        "---\nowner: kim\n# Lamps\n",
     ],
 )
-def test_what_front_matter_says_besides_is_not_lost(text: str):
+def test_unknown_front_matter_stays_in_the_text(text: str):
     note = note_of(text)
     assert note.title == "Lamps"
     assert "kim" in note.text
@@ -84,13 +85,13 @@ def test_the_title_is_the_first_heading_outside_of_code():
     assert note.text.startswith("Some words first.")
 
 
-def test_a_heading_that_the_file_begins_with_is_said_once():
+def test_leading_heading_is_not_repeated_in_the_text():
     assert note_of("# Lamps\n\nThey shine.\n").text == "They shine."
     assert note_of("# Lamps\n").text == ""
     assert "# **Lamps** [x](y)" in note_of("# **Lamps** [x](y)\n\nThey shine.\n").text
 
 
-def test_else_it_is_the_first_line_up_to_the_end_of_a_word_and_the_text_has_all_of_it():
+def test_title_without_a_heading_is_the_first_line_cut_at_a_word():
     line = "word " * 60
     note = note_of(f"\n\n{line}\nsecond line\n")
     assert note.title == ("word " * 20).strip()
@@ -99,7 +100,7 @@ def test_else_it_is_the_first_line_up_to_the_end_of_a_word_and_the_text_has_all_
 
 
 @pytest.mark.parametrize("text", ["", "\n \n", "---\nowner:\n---\n", "#\n"])
-def test_a_file_that_says_nothing_is_none(text: str):
+def test_file_without_content_is_no_empty_note(text: str):
     found = read_note(text, "note.md")
     assert found is None or found.text
 
@@ -123,19 +124,18 @@ def test_a_file_that_says_nothing_is_none(text: str):
         ("---\ndate: 20260105\n---\nx", "a.md", moment(2026, 1, 5)),
         ("---\ndate: 2026\n---\nx", "a.md", 0),
         ("---\ndate: someday\n---\nx", "a.md", 0),
-        ("It was 2026-01-05 when we met.", "a.md", 0),  # a date in prose is what the prose is about
+        # A date in prose is what the prose is about
+        ("It was 2026-01-05 when we met.", "a.md", 0),
         ("[2026-13-45] x", "v1.2026.md", 0),
         ("[see](https://example.com)", "D1_10.md", 0),
     ],
 )
-def test_a_date_is_told_by_the_front_matter_the_first_line_or_the_name(
-    text: str, path: str, created: int
-):
+def test_date_is_found_in_front_matter_first_line_or_name(text: str, path: str, created: int):
     assert note_of(text, path).created == created
 
 
 @hypothesis.given(strategies.text())
-def test_any_text_is_a_note_or_none(text: str):
+def test_any_text_is_a_note_with_a_short_title_or_none(text: str):
     note = read_note(text, "note.md")
     assert note is None or (
         note.title and len(note.title) <= TITLE_CHARACTERS and "\n" not in note.title
@@ -148,7 +148,7 @@ def test_a_title_is_the_beginning_of_its_line(text: str):
 
 
 @hypothesis.given(strategies.dates(date(1970, 1, 2), date(2099, 12, 31)))
-def test_every_day_is_found_however_it_is_written(when: date):
+def test_date_is_found_in_every_written_form(when: date):
     day = moment(when.year, when.month, when.day)
     for form in ("%Y-%m-%d", "%d %B, %Y", "%B %d, %Y", "%d %b %Y", "%Y%m%d"):
         assert find_moment(f"on {when.strftime(form)}") == day

@@ -1,14 +1,10 @@
-"""Copies of other products' databases: they follow them, can be stopped anywhere, and never touch
-them.
-"""
+"""Copies of other products' databases, which are followed and never changed."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import sqlite3
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -19,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cortex.base.runtime.sqlite_file_state import state_of
-from cortex.base.types import Cancel, MemoryState, Mode
+from cortex.base.types import MemoryState, Mode
 from cortex.engine.library import Library
 from cortex.engine.store import Mirror
 from cortex.families.memory import mirror
@@ -27,8 +23,9 @@ from cortex.families.memory.adapters.claude_mem import open_database
 from cortex.families.memory.curation import delete, judge
 from cortex.families.memory.index_text import word
 from cortex.families.memory.mirror import copied, is_due, is_work, sync
-from families.memory.adapters.claude_bases import make_claude_mem
-from families.memory.desk import (
+from families.memory.adapters.claude_mem_databases import make_claude_mem
+from families.memory.libraries import (
+    CancelAfter,
     ask,
     copy,
     database,
@@ -38,10 +35,10 @@ from families.memory.desk import (
     one_of,
     open_library,
     settings_of,
+    start_lease_holder,
     titles,
 )
 
-HOLDER = Path(__file__).with_name("holder.py")
 TOKEN = "ghp_" + "aB3dE5fG7hJ9kL1mN3pQ5rS7tU9vW1xY3z5A"
 
 
@@ -57,20 +54,8 @@ def library(place: Path, isolated) -> Iterator[Library]:
 
 
 def the_mirror(library: Library) -> Mirror:
-    (one,) = library.store.memories.mirrors()
-    return one
-
-
-class Impatient(Cancel):
-    """Over after some looks."""
-
-    def __init__(self, looks: int) -> None:
-        super().__init__()
-        self.looks = looks
-
-    def __bool__(self) -> bool:
-        self.looks -= 1
-        return self.looks < 0
+    (found,) = library.store.memories.mirrors()
+    return found
 
 
 # -- the first copy
@@ -80,7 +65,7 @@ class Impatient(Cancel):
 def test_the_newest_rows_are_copied_first(library, place, monkeypatch):
     monkeypatch.setattr(mirror, "BATCH", 3)
     database(place, *(f"Row {number}" for number in range(10))).close()
-    assert not sync(library, cancel=Impatient(1))
+    assert not sync(library, cancel=CancelAfter(1))
     assert titles(memories(library)) == ["Row 9", "Row 8", "Row 7", "Row 6", "Row 5", "Row 4"]
     state = copied(library)
     assert (state.rows, state.left, state.complete) == (10, 4, False)
@@ -88,7 +73,7 @@ def test_the_newest_rows_are_copied_first(library, place, monkeypatch):
     assert len(memories(library)) == 10 and copied(library).complete
 
 
-def test_rows_are_found_by_words_when_the_copy_says_that_it_is_done(library, place):
+def test_rows_are_found_by_words_once_the_copy_is_done(library, place):
     database(place, "Zebras count coins", "Lamps are blue").close()
     assert is_due(library) and copy(library) and not is_due(library)
     assert titles(ask(library, "zebra"))[0] == "Zebras count coins"
@@ -102,7 +87,7 @@ def test_a_database_without_rows_is_copied(library, place):
 
 @pytest.mark.parametrize("generation", ["3", "4", "8", "13", "carried", "patched", "curated"])
 def test_databases_of_every_generation_are_copied(library, place, generation):
-    from families.memory.adapters.claude_bases import make_claude_mem
+    from families.memory.adapters.claude_mem_databases import make_claude_mem
 
     made = make_claude_mem(place / "claude-mem.db", generation)
     if generation in ("4", "8", "13", "carried"):
@@ -119,7 +104,7 @@ def test_databases_of_every_generation_are_copied(library, place, generation):
 @given(
     batch=st.integers(1, 7), stops=st.lists(st.integers(0, 3), max_size=6), changes=st.booleans()
 )
-def test_a_copy_that_was_stopped_anywhere_ends_like_one_that_was_not(
+def test_copy_stopped_anywhere_ends_like_an_undisturbed_one(
     tmp_path_factory, batch, stops, changes
 ):
     folder = tmp_path_factory.mktemp("stopped")
@@ -131,8 +116,9 @@ def test_a_copy_that_was_stopped_anywhere_ends_like_one_that_was_not(
     ):
         patch.setattr(mirror, "BATCH", batch)
         for number, looks in enumerate(stops):
-            sync(library, cancel=Impatient(looks))
-            if changes:  # above and below of wherever the copy is
+            sync(library, cancel=CancelAfter(looks))
+            # Above and below the position of the copy
+            if changes:
                 made.connection.execute(
                     f"UPDATE observations SET title = 'Changed {number}' WHERE id = {12 - number}"
                 )
@@ -143,16 +129,16 @@ def test_a_copy_that_was_stopped_anywhere_ends_like_one_that_was_not(
         with open_database(made.path) as opened:
             there = [(row.number, row.memory) for row in opened.rows(limit=100)]
         ones = memories(library)
-        assert sorted((one.number, one.memory) for one in ones) == sorted(there)
+        assert sorted((record.number, record.memory) for record in ones) == sorted(there)
         (source,) = library.store.memories.sources({the_mirror(library).origin}, ("shown",))
         assert {doc.path for doc in library.store.content.docs(source.id)} == {
-            one.memory.key for one in ones
+            record.memory.key for record in ones
         }
-        assert {one.source for one in ones} == {source.id}
+        assert {record.source for record in ones} == {source.id}
     made.close()
 
 
-# -- what changes
+# -- changes
 # ------------------------------------------------------------------------------------------------------
 
 
@@ -172,7 +158,7 @@ def test_new_changed_and_deleted_rows_are_followed(library, place):
     made.close()
 
 
-def test_a_write_that_was_under_way_when_the_files_were_seen_is_read_later(library, place):
+def test_write_in_progress_while_the_files_were_seen_is_copied_later(library, place):
     made = database(place, "Apples")
     assert copy(library)
     made.observation("own-s1", "Pears")
@@ -180,10 +166,11 @@ def test_a_write_that_was_under_way_when_the_files_were_seen_is_read_later(libra
     written = time.time() - 5
     for file in (made.path, journal):
         os.utime(file, (written, written))
-    files = ",".join(map(str, state_of(made.path)))  # as they were before the disk had confirmed it
+    # As seen before the disk had confirmed the write
+    files = ",".join(map(str, state_of(made.path)))
     early = replace(the_mirror(library), seen=f"{files}@{int(written)}")
     library.store.memories.copy(early, (), (), word, lambda state: None)
-    # Nobody waits for it; whoever keeps the library looks again
+    # No reader waits for it; the keeper of the library looks again
     assert not is_due(library) and is_work(library)
     assert copy(library)
     assert sorted(titles(memories(library))) == ["Apples", "Pears"]
@@ -191,7 +178,7 @@ def test_a_write_that_was_under_way_when_the_files_were_seen_is_read_later(libra
     made.close()
 
 
-def test_a_copy_that_was_killed_while_its_vectors_were_made_has_them_in_the_end(place, isolated):
+def test_copy_killed_while_embedding_has_its_vectors_in_the_end(place, isolated):
     database(place, "Lamps burn at night", "Mills turn").close()
     with Library(settings_of(isolated.cortex)) as library:
         assert copy(library) and ask(library, "lamps").mode is Mode.HYBRID
@@ -206,15 +193,14 @@ def test_a_copy_that_was_killed_while_its_vectors_were_made_has_them_in_the_end(
         assert library.store.check() == [] and ask(library, "lamps").mode is Mode.HYBRID
 
 
-def test_what_was_decided_about_a_row_says_nothing_about_another_one_that_gets_its_key(
-    library, place
-):
+def test_decisions_about_a_row_do_not_apply_to_another_with_its_key(library, place):
     database(place, "Shown", "Hidden", "Forgotten").close()
     assert copy(library)
     judge(library, [one_of(library, "obs_2")], "reject")
     delete(library, [one_of(library, "obs_3")])
     (place / "claude-mem.db").rename(place / "before.db")
-    made = make_claude_mem(place / "claude-mem.db", "13")  # somebody began anew
+    # A new database begins
+    made = make_claude_mem(place / "claude-mem.db", "13")
     session = made.session("later")
     for number, title in enumerate(("First", "Second", "Third")):
         made.observation(session, title, created_at_epoch=1_799_000_000_000 + number)
@@ -222,12 +208,13 @@ def test_what_was_decided_about_a_row_says_nothing_about_another_one_that_gets_i
     assert copy(library)
     assert titles(ask(library)) == ["Third", "Second", "First"]
     assert one_of(library, "obs_2").judgement is None
-    (place / "before.db").replace(place / "claude-mem.db")  # and came back
+    # The old one returns
+    (place / "before.db").replace(place / "claude-mem.db")
     assert copy(library)
     assert titles(ask(library)) == ["Shown"]
 
 
-def test_another_database_in_the_same_place_takes_its_place(library, place):
+def test_replaced_database_is_copied_anew(library, place):
     database(place, *(f"Old {number}" for number in range(5))).close()
     copy(library)
     shutil.rmtree(place)
@@ -237,7 +224,7 @@ def test_another_database_in_the_same_place_takes_its_place(library, place):
 
 
 def test_a_row_that_gets_another_key_is_one_memory(library, place):
-    from families.memory.adapters.claude_bases import make_claude_mem
+    from families.memory.adapters.claude_mem_databases import make_claude_mem
 
     made = make_claude_mem(place / "claude-mem.db", "3")
     number = made.memory(None, "Kept in mind")
@@ -246,7 +233,7 @@ def test_a_row_that_gets_another_key_is_one_memory(library, place):
     made.connection.execute("UPDATE memories SET document_id = 'ack_1_2026-01-04_001'")
     made.connection.commit()
     copy(library)
-    assert [one.memory.key for one in memories(library)] == ["ack_1_2026-01-04_001"]
+    assert [record.memory.key for record in memories(library)] == ["ack_1_2026-01-04_001"]
     made.close()
 
 
@@ -298,14 +285,15 @@ def test_rows_deleted_from_a_large_database_are_noticed_at_once(library, place, 
     made.close()
 
 
-def test_the_setting_for_what_nobody_judged_counts_for_what_is_copied_already(place, isolated):
+def test_uncurated_setting_applies_to_copied_rows(place, isolated):
     database(place, "Apples", "Pears").close()
     with open_library(settings_of(isolated.cortex)) as library:
         copy(library)
         judge(library, [one_of(library, "obs_1")], "approve")
     with open_library(settings_of(isolated.cortex, {"memory.uncurated": "staging"})) as other:
         assert mirror.is_work(other)
-        for query in ("", "apples pears"):  # at once: not only when the copies were made anew
+        # At once: not only when the copies were made anew
+        for query in ("", "apples pears"):
             assert titles(ask(other, query)) == ["Apples"]
         copy(other)
         assert not mirror.is_work(other)
@@ -317,11 +305,11 @@ def test_the_setting_for_what_nobody_judged_counts_for_what_is_copied_already(pl
         assert titles(ask(library)) == ["Pears", "Apples"]
 
 
-# -- what a person decided
+# -- judgements
 # ---------------------------------------------------------------------------------------------
 
 
-def test_what_was_judged_stays_judged_when_the_row_changes(library, place):
+def test_judgement_stays_when_the_row_changes(library, place):
     made = database(place, "Apples", "Pears")
     copy(library)
     judge(library, [one_of(library, "obs_1")], "reject")
@@ -336,8 +324,8 @@ def test_what_was_judged_stays_judged_when_the_row_changes(library, place):
     made.close()
 
 
-def test_a_judgement_counts_before_what_the_database_says_itself(library, place):
-    from families.memory.adapters.claude_bases import make_claude_mem
+def test_judgement_wins_over_the_databases_own_status(library, place):
+    from families.memory.adapters.claude_mem_databases import make_claude_mem
 
     made = make_claude_mem(place / "claude-mem.db", "curated")
     made.memory("ack_1", "Approved there", status="approved")
@@ -358,7 +346,7 @@ def test_a_judgement_counts_before_what_the_database_says_itself(library, place)
     made.close()
 
 
-def test_what_was_deleted_never_comes_back(library, place, monkeypatch):
+def test_deleted_row_never_comes_back(library, place, monkeypatch):
     made = database(place, "Apples", "Pears")
     copy(library)
     assert delete(library, [one_of(library, "obs_1")]).copies == 1
@@ -367,14 +355,15 @@ def test_what_was_deleted_never_comes_back(library, place, monkeypatch):
     copy(library)
     assert titles(memories(library)) == ["Pears are round"]
     library.store.memories.drop_copy(the_mirror(library).origin)
-    assert titles(ask(library, "round")) == ["Pears are round"]  # read where it is
+    # Read from the database itself
+    assert titles(ask(library, "round")) == ["Pears are round"]
     copy(library)
     assert titles(memories(library)) == ["Pears are round"]
     made.close()
 
 
-def test_what_is_decided_while_a_row_is_being_copied_counts(library, place, monkeypatch):
-    """Another process decides between the look at the judgements and the writing of the rows."""
+def test_decision_made_during_a_copy_counts(library, place, monkeypatch):
+    """Another process decides between the read of the judgements and the write of the rows."""
     database(place, "Apples", "Pears", "Plums").close()
     write = type(library.store.memories).copy
 
@@ -423,7 +412,7 @@ def test_secrets_are_in_no_index_and_in_no_answer(library, place, isolated):
     made.close()
 
 
-# -- databases that can't be read
+# -- unreadable databases
 # --------------------------------------------------------------------------------------
 
 
@@ -439,9 +428,7 @@ def corrupt(file: Path) -> None:
         lambda file: file.write_bytes(b""),
     ],
 )
-def test_a_database_that_can_not_be_read_is_told_and_the_others_answer(
-    place, isolated, monkeypatch, damage
-):
+def test_unreadable_database_is_noted_and_the_others_answer(place, isolated, monkeypatch, damage):
     monkeypatch.setattr(mirror, "RETRY_SECONDS", -1)
     database(isolated.user / ".ack-mem", "Apples").close()
     database(place, "Pears").close()
@@ -467,11 +454,12 @@ def test_a_copied_database_that_breaks_answers_with_its_copy_and_recovers(
     corrupt(place / "claude-mem.db")
     assert not copy(library)
     assert titles(ask(library)) == ["Pears"] and copied(library).problems
-    os.replace(place / "aside.db", place / "claude-mem.db")  # the very file that was copied
+    # The very file that was copied
+    os.replace(place / "aside.db", place / "claude-mem.db")
     assert copy(library) and copied(library).complete
 
 
-def test_a_problem_is_not_looked_at_again_at_once(library, place):
+def test_unreadable_database_is_not_retried_at_once(library, place):
     place.mkdir()
     corrupt(place / "claude-mem.db")
     assert not copy(library)
@@ -495,7 +483,7 @@ def test_a_locked_database_is_a_problem_until_it_is_free(library, place, monkeyp
     assert copy(library) and titles(ask(library)) == ["Pears"]
 
 
-def test_a_database_that_is_gone_is_not_answered_with_and_forgotten_after_a_while(
+def test_missing_database_gives_no_answers_and_is_forgotten_after_a_while(
     library, place, monkeypatch
 ):
     database(place, "Pears").close()
@@ -514,12 +502,12 @@ def test_a_database_that_is_gone_is_not_answered_with_and_forgotten_after_a_whil
     assert one_of(library, "obs_1").state is MemoryState.PROMOTED
 
 
-# -- nothing is touched
+# -- no change of the original
 # ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("writing", [False, True])
-def test_the_folder_of_the_database_stays_as_it_is(library, place, writing):
+def test_folder_of_the_database_is_never_changed(library, place, writing):
     made = database(place, "Apples", "Pears")
     if not writing:
         made.close()
@@ -530,7 +518,7 @@ def test_the_folder_of_the_database_stays_as_it_is(library, place, writing):
     delete(library, [one_of(library, "obs_2")])
     copy(library)
     assert listing(place) == before or (
-        writing and [one[0] for one in listing(place)] == [one[0] for one in before]
+        writing and [entry[0] for entry in listing(place)] == [entry[0] for entry in before]
     )
     if writing:
         made.close()
@@ -550,16 +538,10 @@ def test_a_folder_that_can_only_be_read_is_copied(library, place):
 # -------------------------------------------------------------------------------------------------
 
 
-def test_the_one_that_holds_the_lease_copies_and_the_other_waits(library, place, isolated, until):
+def test_lease_holder_copies_while_another_process_waits(library, place, isolated, until):
     made = database(place, "Apples")
-    holder = subprocess.Popen(
-        [sys.executable, str(HOLDER), str(isolated.cortex)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+    holder = start_lease_holder(isolated.cortex)
     try:
-        assert holder.stdout.readline().strip() == "holds"
         assert not library.holds()
         assert copy(library) and titles(memories(library)) == ["Apples"]
         made.observation("own-s1", "Pears")
@@ -573,14 +555,14 @@ def test_the_one_that_holds_the_lease_copies_and_the_other_waits(library, place,
         made.close()
 
 
-def test_waiting_for_another_process_ends(library, place, isolated):
+def test_wait_for_another_process_ends_after_its_timeout(library, place, isolated):
     database(place, "Apples").close()
     with open_library(settings_of(isolated.cortex)) as other:
         hold(other)
         started = time.monotonic()
         assert not sync(library, seconds=0.1)
         assert time.monotonic() - started < 5
-        assert not sync(library, seconds=60, cancel=Impatient(1))
+        assert not sync(library, seconds=60, cancel=CancelAfter(1))
 
 
 def test_a_database_that_only_another_process_knows_is_copied_by_the_holder(isolated, tmp_path):
@@ -594,10 +576,11 @@ def test_a_database_that_only_another_process_knows_is_copied_by_the_holder(isol
         assert not sync(other, seconds=0)
         assert is_work(holder) and copy(holder)
         assert sync(other, seconds=0) and titles(ask(other)) == ["Apples"]
-        assert titles(ask(holder)) == []  # it is not among its own
+        # The holder does not read that database itself
+        assert titles(ask(holder)) == []
 
 
-def test_the_journal_of_a_running_writer_is_seen(library, place):
+def test_rows_in_the_journal_of_a_running_writer_are_copied(library, place):
     made = database(place, "Apples")
     made.connection.execute("PRAGMA wal_autocheckpoint = 0")
     made.observation("own-s1", "Only in the journal")
@@ -606,7 +589,7 @@ def test_the_journal_of_a_running_writer_is_seen(library, place):
     made.close()
 
 
-def test_half_of_a_transaction_is_not_seen(library, place):
+def test_uncommitted_row_is_not_copied(library, place):
     made = database(place, "Apples")
     made.connection.execute(
         "INSERT INTO observations (memory_session_id, project, type, title, created_at, created_at_epoch) VALUES ('own-s1', 'ack', 'x', 'Half', '', 1)"
@@ -618,7 +601,7 @@ def test_half_of_a_transaction_is_not_seen(library, place):
     made.close()
 
 
-def test_errors_of_our_own_store_are_not_taken_for_theirs(library, place, monkeypatch):
+def test_own_store_error_is_not_reported_as_a_database_problem(library, place, monkeypatch):
     database(place, "Apples").close()
 
     def full(*given) -> None:
@@ -629,7 +612,7 @@ def test_errors_of_our_own_store_are_not_taken_for_theirs(library, place, monkey
         copy(library)
 
 
-def test_the_lines_of_a_private_key_and_the_name_of_a_project_are_no_hiding_place(library, place):
+def test_secrets_in_fact_lines_project_and_kind_are_redacted(library, place):
     made = database(place)
     lines = [
         f"MIIEpAIBAAKCAQEA{number}u5bXkq9Zt3Vw7Rm2Lc8Yp4Nd6Hf1Jg0Ts{number}KzQe"
@@ -644,9 +627,9 @@ def test_the_lines_of_a_private_key_and_the_name_of_a_project_are_no_hiding_plac
         type=f"kind {TOKEN}",
     )
     copy(library)
-    (one,) = memories(library)
-    assert one.memory.facts == ("before", "[redacted: private key]", "after")
-    assert TOKEN not in repr(one) and one.scope == one.memory.project
+    (record,) = memories(library)
+    assert record.memory.facts == ("before", "[redacted: private key]", "after")
+    assert TOKEN not in repr(record) and record.scope == record.memory.project
 
 
 @pytest.mark.parametrize("highest", [0, -3])
@@ -675,7 +658,7 @@ def test_a_clock_that_was_ahead_does_not_stop_a_second_try(library, place, monke
     assert titles(memories(library)) == ["Lamps are blue"]
 
 
-def test_a_row_from_a_far_future_stops_no_copy(library, place):
+def test_row_from_the_far_future_is_copied(library, place):
     made = database(place, "Lamps are blue")
     made.observation("own-s1", "From a broken clock", created_at_epoch=99_999_999_999_999)
     assert copy(library)

@@ -1,6 +1,4 @@
-"""Questions to the memories: what may answer, in which order, and what is said while not everything
-is copied.
-"""
+"""Search in memories: filters, order, and rows that aren't copied yet."""
 
 from __future__ import annotations
 
@@ -19,8 +17,9 @@ from cortex.families.memory import mirror, search
 from cortex.families.memory.curation import judge, supersede
 from cortex.families.memory.file_import import ImportedMemory
 from cortex.families.memory.writer import add, add_all
-from families.memory.adapters.claude_bases import make_claude_mem
-from families.memory.desk import (
+from families.memory.adapters.claude_mem_databases import make_claude_mem
+from families.memory.libraries import (
+    CancelAfter,
     ask,
     copy,
     database,
@@ -81,11 +80,11 @@ def fruit(library) -> Library:
     return library
 
 
-# -- what may answer
+# -- filters
 # ---------------------------------------------------------------------------------------------------
 
 
-def test_without_a_query_the_newest_come_first_with_how_many_there_are(fruit):
+def test_newest_memories_come_first_without_a_query(fruit):
     found = ask(fruit, limit=2)
     assert [title.split()[0] for title in titles(found)] == ["Pears", "Apples"] and found.total == 3
     rest = ask(fruit, limit=2, offset=2)
@@ -100,7 +99,7 @@ def test_without_a_query_the_newest_come_first_with_how_many_there_are(fruit):
         ("all", "Plums Pears Apples Cherries"),
     ],
 )
-def test_a_status_chooses_what_is_answered_with(fruit, status, expected):
+def test_status_selects_the_memories_that_answer(fruit, status, expected):
     found = ask(fruit, status=status)
     assert " ".join(title.split()[0] for title in titles(found)) == expected
     assert [hit.shown for hit in found.hits] == [
@@ -110,7 +109,7 @@ def test_a_status_chooses_what_is_answered_with(fruit, status, expected):
 
 @pytest.mark.parametrize("query", ["", "plums dried in August"])
 @pytest.mark.parametrize("status", ["approved", "staging", "all"])
-def test_what_was_rejected_or_superseded_never_answers(library, query, status):
+def test_rejected_or_superseded_memory_never_answers(library, query, status):
     first = keep(library, "Plums are dried in August", created=1)
     second = keep(library, "Plums are dried in September", created=2)
     third = keep(library, "Plums are dried on the roof in August", created=3)
@@ -141,13 +140,13 @@ def test_filters_narrow_with_and_without_a_query(fruit, query, narrow, expected)
     )
 
 
-def test_the_words_that_were_asked_for_rank_what_may_answer(fruit):
+def test_query_words_rank_the_results(fruit):
     assert titles(ask(fruit, "what bruises pears"))[0].startswith("Pears")
     assert ask(fruit, "what bruises pears").hits[0].relevance > 0
     assert titles(ask(fruit, "xylophone")) == [] and ask(fruit, "xylophone").total == 0
 
 
-def test_a_query_that_asks_for_nothing_asks_for_the_newest(fruit):
+def test_blank_query_gives_the_newest(fruit):
     assert titles(ask(fruit, "  \n")) == titles(ask(fruit))
 
 
@@ -161,7 +160,7 @@ def test_a_query_that_is_too_long_is_refused(fruit):
 # ---------------------------------------------------------------------------------------------------------
 
 
-def test_of_what_says_nearly_the_same_the_newer_and_that_of_ones_own_project_is_first(library):
+def test_newer_or_nearer_memory_ranks_first_among_similar_ones(library):
     keep(library, "Deploys need the blue token first", project="shop", created=NOW - 900 * DAY)
     keep(library, "Deploys need the blue token second", project="site", created=NOW)
     assert titles(ask(library, "deploys blue token"))[0].endswith("second")
@@ -169,7 +168,7 @@ def test_of_what_says_nearly_the_same_the_newer_and_that_of_ones_own_project_is_
     assert titles(ask(library, "deploys blue token", near=("SHOP",)))[0].endswith("first")
 
 
-def test_nothing_is_left_out_because_it_is_old(library):
+def test_old_memory_is_still_found(library):
     keep(library, "The zebra crossing was painted", created=1)
     for number in range(30):
         keep(library, f"Lamp {number} was painted", created=NOW - number)
@@ -178,13 +177,13 @@ def test_nothing_is_left_out_because_it_is_old(library):
     assert len(titles(ask(library, limit=50))) == 31
 
 
-def test_approved_comes_before_staging_where_both_say_the_same(library):
+def test_approved_memory_ranks_before_a_similar_one_in_staging(library):
     keep(library, "Deploys need the blue token of staging", MemoryState.STAGING, created=NOW)
     keep(library, "Deploys need the blue token of people", created=NOW - 100 * DAY)
     assert titles(ask(library, "deploys blue token", status="all"))[0].endswith("people")
 
 
-def test_a_long_memory_is_one_answer(library):
+def test_long_memory_is_one_result(library):
     keep(
         library,
         "A long story",
@@ -195,7 +194,7 @@ def test_a_long_memory_is_one_answer(library):
     assert sorted(titles(found)) == ["A long story", "A short one"] and found.total == 2
 
 
-def test_the_same_question_gives_the_same_answer_page_by_page(library):
+def test_pages_of_a_query_join_to_the_whole_answer(library):
     add_all(
         library,
         (ImportedMemory(Memory("", f"Lamp {n} is blue", created=NOW - n)) for n in range(40)),
@@ -210,15 +209,13 @@ def test_the_same_question_gives_the_same_answer_page_by_page(library):
     assert pages == whole == titles(ask(library, "blue lamp", limit=40)) and len(set(whole)) == 40
 
 
-# -- what is not copied yet
+# -- uncopied rows
 # --------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def large(library, isolated, monkeypatch) -> Library:
-    """A library whose database isn't copied: another process holds the lease, and doesn't get to
-    it.
-    """
+    """A library with an uncopied database, because another process holds the lease."""
     made = make_claude_mem(isolated.user / ".claude-mem" / "claude-mem.db")
     made.many(2_000)
     made.observation(
@@ -229,13 +226,14 @@ def large(library, isolated, monkeypatch) -> Library:
         created_at_epoch=NOW,
     )
     made.close()
-    monkeypatch.setattr(search, "GLANCE_SECONDS", 10.0)  # a busy machine reads fewer rows in less
+    # A busy machine reads fewer rows in less
+    monkeypatch.setattr(search, "GLANCE_SECONDS", 10.0)
     with open_library(library.settings) as other:
         hold(other)
         yield library
 
 
-def test_rows_that_are_not_copied_answer_by_plain_words_and_the_answer_says_so(large):
+def test_uncopied_rows_answer_by_plain_words_with_a_note(large):
     found = ask(large, "count the zebras")
     assert (
         titles(found)[0] == "Zebras count coins"
@@ -245,7 +243,7 @@ def test_rows_that_are_not_copied_answer_by_plain_words_and_the_answer_says_so(l
     assert "are being indexed" in found.notes[-1] and "2,001 rows" in found.notes[-1]
 
 
-def test_rows_that_are_not_copied_are_narrowed_too(large):
+def test_filters_narrow_uncopied_rows(large):
     assert titles(ask(large, tags=("ZEBRA", "coin"))) == ["Zebras count coins"]
     assert (
         titles(ask(large, "zebra", project="ack"))
@@ -256,15 +254,13 @@ def test_rows_that_are_not_copied_are_narrowed_too(large):
     assert len(ask(large, "login", scope="Shop", limit=50).hits) == 50
 
 
-def test_what_is_copied_and_what_is_not_answer_together(library, isolated, monkeypatch):
+def test_copied_and_uncopied_rows_answer_together(library, isolated, monkeypatch):
     monkeypatch.setattr(mirror, "BATCH", 2)
     database(
         isolated.user / ".claude-mem", "Zebra one", "Zebra two", "Zebra three", "Zebra four"
     ).close()
     keep(library, "Zebra of our own", created=NOW)
-    from families.memory.test_mirror import Impatient
-
-    mirror.sync(library, cancel=Impatient(0))
+    mirror.sync(library, cancel=CancelAfter(0))
     assert len(library.store.memories.mirrors()) == 1 and mirror.copied(library).left == 2
     found = ask(library, "zebra")
     assert sorted(titles(found)) == [
@@ -280,7 +276,7 @@ def test_what_is_copied_and_what_is_not_answer_together(library, isolated, monke
     assert not any("indexed" in note for note in found.notes) and len(found.hits) == 5
 
 
-def test_how_rows_count_that_nobody_judged_is_a_setting_also_before_they_are_copied(isolated):
+def test_uncurated_setting_applies_to_uncopied_rows(isolated):
     database(isolated.user / ".claude-mem", "Zebra one").close()
     with (
         open_library(settings_of(isolated.cortex, {"memory.uncurated": "staging"})) as library,
@@ -293,31 +289,32 @@ def test_how_rows_count_that_nobody_judged_is_a_setting_also_before_they_are_cop
         assert [hit.shown for hit in ask(library, status="staging").hits] == [False]
 
 
-def test_new_rows_are_waited_for_but_not_for_long(library, isolated):
+def test_search_waits_only_briefly_for_new_rows(library, isolated):
     made = database(isolated.user / ".claude-mem", "Apples")
     copy(library)
     made.observation("own-s1", "Pears")
     started = time.monotonic()
-    found = ask(library)  # nobody copies
+    # No process copies
+    found = ask(library)
     assert time.monotonic() - started < 3 and titles(found) == ["Apples"]
     copy(library)
     assert sorted(titles(ask(library))) == ["Apples", "Pears"]
     made.close()
 
 
-def test_our_own_memories_answer_without_any_database(library):
+def test_own_memories_answer_without_a_database(library):
     keep(library, "Lamps are blue")
     assert titles(ask(library, "lamp")) == ["Lamps are blue"] and ask(library).present == ()
     assert [hit.record.origin for hit in ask(library).hits] == [OWN]
 
 
-def test_a_reader_answers_too(fruit, isolated):
+def test_read_only_library_answers(fruit, isolated):
     with open_library(fruit.settings, read_only=True) as reader:
         assert titles(ask(reader, "what bruises pears"))[0].startswith("Pears")
 
 
 @pytest.mark.skipif(os.name == "nt", reason="a file that is open can't be moved there")
-def test_a_database_that_vanishes_is_not_answered_with(library, isolated, tmp_path: Path):
+def test_vanished_database_gives_no_answers(library, isolated, tmp_path: Path):
     database(isolated.user / ".claude-mem", "Apples").close()
     copy(library)
     os.rename(isolated.user / ".claude-mem", tmp_path / "aside")

@@ -1,6 +1,4 @@
-"""What is known of a project as a text: whole lines within the room, and nothing that could pass
-for a line of ours.
-"""
+"""The session brief of a project: whole lines within the room, fenced against its titles."""
 
 from __future__ import annotations
 
@@ -19,7 +17,7 @@ from cortex.families.memory.session_context import SessionContext
 PROJECT = Project(Path("/work/shop"), ("shop",))
 
 
-def one(title: str, key: str = "mem_1", **more: str) -> Remembered:
+def record(title: str, key: str = "mem_1", **more: str) -> Remembered:
     memory = Memory(key, title, date="2026-11-01", **more)  # type: ignore[arg-type]
     return Remembered(1, OWN, 0, 1, MemoryState.APPROVED, memory, "", "shop", b"", b"", None)
 
@@ -34,9 +32,9 @@ def test_each_memory_is_a_line_with_its_id_date_and_kind():
     session = Session("s", "shop", "A day", "Much was\ndone", 0, "2026-10-31")
     text = brief_text(
         context(
-            [one("Use uv", kind="decision")],
+            [record("Use uv", kind="decision")],
             [session],
-            [one("Blue lamps", "mem_2", project="lamps")],
+            [record("Blue lamps", "mem_2", project="lamps")],
         ),
         10_000,
     )
@@ -54,13 +52,15 @@ def test_each_memory_is_a_line_with_its_id_date_and_kind():
     ]
 
 
-def test_where_nothing_is_known_nothing_is_told():
+def test_brief_is_empty_without_memories_or_room():
     assert brief_text(context(), 10_000) == ""
-    assert brief_text(context([one("Use uv")]), 20) == ""
+    assert brief_text(context([record("Use uv")]), 20) == ""
 
 
-def test_what_has_no_room_is_left_out_by_whole_lines_with_its_title():
-    text = brief_text(context([one("a"), one("b" * 200)], others=[one("c" * 200)]), len(HEAD) + 300)
+def test_lines_beyond_the_room_are_left_out_with_their_heading():
+    text = brief_text(
+        context([record("a"), record("b" * 200)], others=[record("c" * 200)]), len(HEAD) + 300
+    )
     assert "- mem_1 2026-11-01 a\n" in text and "b" * 200 in text
     assert "From other projects" not in text and text.endswith("\n```")
 
@@ -68,7 +68,8 @@ def test_what_has_no_room_is_left_out_by_whole_lines_with_its_title():
 @given(st.lists(st.text(min_size=1), max_size=8), st.integers(0, 1_500))
 def test_no_title_ends_the_fence_or_its_line(titles, room):
     text = brief_text(
-        context([one(title) for title in titles], others=[one(title) for title in titles]), room
+        context([record(title) for title in titles], others=[record(title) for title in titles]),
+        room,
     )
     assert len(text) <= room
     if text:
@@ -81,8 +82,8 @@ def test_no_title_ends_the_fence_or_its_line(titles, room):
         assert not any(lines[-1] in line for line in lines[3:-1])
 
 
-def test_a_memory_whose_code_changed_says_so():
+def test_memory_with_changed_code_is_marked_maybe_stale():
     stale = {(OWN, "mem_1"): ("client.py changed",)}
     assert "- mem_1 2026-11-01 Use uv [maybe stale: client.py changed]" in brief_text(
-        context([one("Use uv")], stale=stale.items()), 10_000
+        context([record("Use uv")], stale=stale.items()), 10_000
     )

@@ -1,4 +1,4 @@
-"""Changes in the code that a memory cites, as far as an answer looks for them."""
+"""Changes in the code that a memory cites."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cortex.engine.citations import cite
 from cortex.engine.library import Library
 from cortex.families.memory.staleness import changes_in
 from cortex.families.memory.writer import add
-from families.memory.desk import hold, one_of, open_library, settings_of
+from families.memory.libraries import hold, one_of, open_library, settings_of
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def test_a_change_of_each_cited_symbol_or_file_is_a_line(library: Library, shop:
     )
 
 
-def test_five_citations_of_a_memory_are_looked_at(library: Library, shop: Path):
+def test_only_five_citations_of_a_memory_are_checked(library: Library, shop: Path):
     key = remember(library, shop, *(f"till{number}.py#jam" for number in range(7)))
     for number in range(7):
         write(shop, number, "return 7")
@@ -61,7 +61,7 @@ def test_five_citations_of_a_memory_are_looked_at(library: Library, shop: Path):
     )
 
 
-def test_without_time_it_is_only_said_that_a_file_changed(library: Library, shop: Path):
+def test_check_without_time_reports_only_the_changed_file(library: Library, shop: Path):
     key = remember(library, shop, "till0.py#jam", "till1.py#jam")
     write(shop, 0, "return 7")
     assert changes_in(library, 0.0)(one_of(library, key)) == ("till0.py changed",)
@@ -70,9 +70,7 @@ def test_without_time_it_is_only_said_that_a_file_changed(library: Library, shop
     )
 
 
-def test_what_can_not_be_read_says_nothing_of_itself_and_all_of_the_rest(
-    library: Library, shop: Path
-):
+def test_unreadable_citation_does_not_hide_the_others(library: Library, shop: Path):
     key = remember(library, shop, "till0.py#jam", "till1.py#jam")
     write(shop, 1, "return 7")
     (shop / "till0.py").unlink()

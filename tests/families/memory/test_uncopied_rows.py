@@ -1,6 +1,4 @@
-"""Other products' databases are looked into for a moment only: an answer doesn't wait for whoever
-locks them.
-"""
+"""Brief looks into other products' databases, which no lock holds up."""
 
 from __future__ import annotations
 
@@ -15,25 +13,25 @@ from cortex.families.memory.ids import find_memory
 from cortex.families.memory.mirror import behind
 from cortex.families.memory.session_context import session_of
 from cortex.families.memory.uncopied_rows import ANSWER_SECONDS, glimpse
-from families.memory.adapters.claude_bases import Made, make_claude_mem
-from families.memory.desk import copy, database, open_library, settings_of
+from families.memory.adapters.claude_mem_databases import MadeDatabase, make_claude_mem
+from families.memory.libraries import copy, database, open_library, settings_of
 
 
-def lock(made: Made) -> None:
+def lock(made: MadeDatabase) -> None:
     made.connection.execute("PRAGMA journal_mode = DELETE")
     made.connection.execute("PRAGMA locking_mode = EXCLUSIVE")
     made.connection.execute("BEGIN EXCLUSIVE")
     made.connection.execute("UPDATE observations SET title = 'Half written'")
 
 
-def scopes(user: Path, *names: str) -> list[Made]:
+def scopes(user: Path, *names: str) -> list[MadeDatabase]:
     made = [make_claude_mem(user / ".ack-mem" / "scopes" / name / "memory.db") for name in names]
-    for one in made:
-        one.observation(one.session("s1"), "Apples")
+    for opened in made:
+        opened.observation(opened.session("s1"), "Apples")
     return made
 
 
-def test_what_is_seen_in_each_comes_with_what_could_not_be_read(isolated):
+def test_glimpse_gives_readable_databases_and_reports_the_others(isolated):
     (made,) = scopes(isolated.user, "dev")
     made.close()
     there = MemoryDatabase(isolated.user / ".ack-mem" / "scopes" / "dev" / "memory.db", "dev")
@@ -48,7 +46,7 @@ def test_what_is_seen_in_each_comes_with_what_could_not_be_read(isolated):
     assert len(problems) == 1 and "nowhere.db" in problems[0]
 
 
-def test_where_time_is_over_the_rest_is_not_opened(isolated):
+def test_no_database_is_opened_after_the_time_is_over(isolated):
     database(isolated.user / ".claude-mem", "Pears", close=True)
     problems: list[str] = []
     there = MemoryDatabase(isolated.user / ".claude-mem" / "claude-mem.db", "")
@@ -58,27 +56,27 @@ def test_where_time_is_over_the_rest_is_not_opened(isolated):
     assert "ask again" in problems[0]
 
 
-def test_databases_that_are_all_locked_hold_an_answer_up_for_one_moment_only(isolated):
+def test_locked_databases_delay_an_answer_only_once(isolated):
     made = scopes(isolated.user, "a", "b", "c")
-    for one in made:
-        lock(one)
+    for locked in made:
+        lock(locked)
     with open_library(settings_of(isolated.cortex)) as library:
         begun = time.monotonic()
         assert session_of(databases(library.settings), "s1") is None
         with pytest.raises(InputError):
             find_memory(library, "obs_1")
         assert time.monotonic() - begun < 2 * ANSWER_SECONDS + 1
-    for one in made:
-        one.close()
+    for opened in made:
+        opened.close()
 
 
-def test_only_a_database_that_has_changed_since_it_was_copied_is_looked_into(isolated):
+def test_only_a_database_changed_since_its_copy_is_behind(isolated):
     made = database(isolated.user / ".claude-mem", "Pears")
     with open_library(settings_of(isolated.cortex)) as library:
-        assert [one.path.name for one in behind(library)] == ["claude-mem.db"]
+        assert [database.path.name for database in behind(library)] == ["claude-mem.db"]
         copy(library)
         assert behind(library) == []
         made.observation(made.session("s2"), "Plums")
-        assert [one.path.name for one in behind(library)] == ["claude-mem.db"]
+        assert [database.path.name for database in behind(library)] == ["claude-mem.db"]
         assert find_memory(library, "obs_2").memory.title == "Plums"
     made.close()

@@ -1,4 +1,4 @@
-"""Writing memories: what is kept, what is known already, what is refused."""
+"""New memories: kept, duplicate, similar or refused."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cortex.families.memory import writer
 from cortex.families.memory.curation import judge
 from cortex.families.memory.file_import import ImportedMemory
 from cortex.families.memory.writer import HOOK, IMPORT, add, add_all
-from families.memory.desk import (
+from families.memory.libraries import (
     ask,
     copy,
     database,
@@ -36,30 +36,30 @@ def library(isolated) -> Iterator[Library]:
         yield opened
 
 
-def test_what_a_person_adds_is_approved_and_found_at_once(library):
+def test_memory_added_by_a_person_is_approved_and_found_at_once(library):
     written = add(
         library,
         Memory("", "  Lamps  are\nblue ", project="shop", concepts=("lamp",)),
         citations=[Citation("/r", "a.py", "", b"f", b"", "")],
     )
-    one = one_of(library, written.key)
-    assert (written.created, written.state, one.memory.title, one.scope) == (
+    record = one_of(library, written.key)
+    assert (written.created, written.state, record.memory.title, record.scope) == (
         True,
         MemoryState.APPROVED,
         "Lamps are blue",
         "shop",
     )
     assert (
-        one.judgement is not None
-        and one.judgement.actor == "person"
-        and one.memory.date
-        and one.memory.created
+        record.judgement is not None
+        and record.judgement.actor == "person"
+        and record.memory.date
+        and record.memory.created
     )
     assert titles(ask(library, "blue lamp")) == ["Lamps are blue"]
-    assert library.store.memories.citations(one.id)[0].path == "a.py"
+    assert library.store.memories.citations(record.id)[0].path == "a.py"
 
 
-def test_what_a_hook_or_an_import_brings_is_in_staging(library):
+def test_memory_from_a_hook_or_import_is_in_staging(library):
     add(library, Memory("", "Lamps are blue"), state=MemoryState.STAGING, actor=HOOK)
     add_all(
         library,
@@ -85,7 +85,7 @@ def test_what_a_hook_or_an_import_brings_is_in_staging(library):
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("actor", ["person", HOOK])
-def test_what_can_not_be_kept_is_refused_whoever_brings_it(library, memory, why, actor):
+def test_invalid_memory_is_refused_from_every_actor(library, memory, why, actor):
     with pytest.raises(InputError) as error:
         add(library, memory, actor=actor)
     assert (
@@ -97,7 +97,7 @@ def test_what_can_not_be_kept_is_refused_whoever_brings_it(library, memory, why,
     assert taken.added == () and len(taken.refused) == 1 and memories(library) == []
 
 
-def test_what_says_the_same_in_another_scope_is_not_written_again(library):
+def test_duplicate_in_another_scope_is_not_written_again(library):
     first = add(
         library, Memory("", LONG, project="shop"), state=MemoryState.STAGING, actor=HOOK
     ).key
@@ -109,12 +109,13 @@ def test_what_says_the_same_in_another_scope_is_not_written_again(library):
     )
     assert (again.created, again.key) == (False, first) and again.duplicate_of is not None
     assert one_of(library, first).state is MemoryState.STAGING
-    said = add(library, Memory("", LONG))  # a person who says it means it
+    # A person who says it means it
+    said = add(library, Memory("", LONG))
     assert (said.created, said.key, said.state) == (False, first, MemoryState.APPROVED)
     assert one_of(library, first).state is MemoryState.APPROVED and len(memories(library)) == 1
 
 
-def test_what_a_foreign_row_says_is_approved_when_a_person_says_it(library, isolated):
+def test_foreign_duplicate_is_approved_when_a_person_adds_it(library, isolated):
     database(isolated.user / ".claude-mem", LONG).close()
     copy(library)
     written = add(library, Memory("", LONG))
@@ -123,7 +124,7 @@ def test_what_a_foreign_row_says_is_approved_when_a_person_says_it(library, isol
     ).state is MemoryState.APPROVED
 
 
-def test_what_only_a_database_said_that_is_gone_is_written(library, isolated):
+def test_duplicate_of_a_row_in_a_missing_database_is_written(library, isolated):
     database(isolated.user / ".claude-mem", LONG).close()
     copy(library)
     shutil.rmtree(isolated.user / ".claude-mem")
@@ -132,9 +133,7 @@ def test_what_only_a_database_said_that_is_gone_is_written(library, isolated):
     assert add_all(library, [ImportedMemory(Memory("", LONG))]).duplicates == 1
 
 
-def test_what_was_rejected_is_approved_when_a_person_says_it_again_and_not_when_a_hook_does(
-    library,
-):
+def test_rejected_memory_is_approved_again_by_a_person_but_not_by_a_hook(library):
     key = add(library, Memory("", LONG)).key
     judge(library, [one_of(library, key)], "reject")
     assert add(library, Memory("", LONG), state=MemoryState.STAGING, actor=HOOK).key == key
@@ -143,22 +142,23 @@ def test_what_was_rejected_is_approved_when_a_person_says_it_again_and_not_when_
     assert one_of(library, key).state is MemoryState.APPROVED
 
 
-def test_what_is_similar_is_kept_and_told(library):
+def test_similar_memory_is_kept_and_reported(library):
     first = add(library, Memory("", LONG)).key
     written = add(library, Memory("", LONG.replace("Thursday", "Friday")))
-    assert written.created and [one.memory.key for one in written.similar_to] == [first]
+    assert written.created and [record.memory.key for record in written.similar_to] == [first]
     assert add(library, Memory("", "Zebras count coins")).similar_to == ()
 
 
-def test_what_was_served_is_not_learnt_again_from_a_hook(library):
+def test_served_memory_is_not_learnt_again_from_a_hook(library):
     key = add(library, Memory("", LONG, facts=("Nobody deploys on Friday at all",))).key
     recalled = Memory("", "Nobody deploys on Friday at all")
     written = add(library, recalled, state=MemoryState.STAGING, actor=HOOK)
     assert not written.created and written.refused and written.duplicate_of.memory.key == key
-    assert add(library, recalled).created  # a person may
+    # A person may say it again
+    assert add(library, recalled).created
 
 
-def test_what_an_instruction_file_says_is_not_learnt_from_a_hook(library):
+def test_text_of_an_instruction_file_is_not_learnt_from_a_hook(library):
     said = f"# Rules\n\n- {LONG}.\n"
     written = add(
         library, Memory("", LONG), state=MemoryState.STAGING, actor=HOOK, instructions=said
@@ -166,7 +166,7 @@ def test_what_an_instruction_file_says_is_not_learnt_from_a_hook(library):
     assert not written.created and "instruction file" in written.refused and memories(library) == []
 
 
-def test_a_memory_takes_the_place_of_others_in_one_step(library, isolated):
+def test_new_memory_supersedes_several_in_one_step(library, isolated):
     database(isolated.user / ".claude-mem", "Cut on Monday").close()
     copy(library)
     own = add(library, Memory("", "Cut on Tuesday")).key
@@ -174,12 +174,12 @@ def test_a_memory_takes_the_place_of_others_in_one_step(library, isolated):
         library, Memory("", LONG), supersedes=[one_of(library, own), one_of(library, "obs_1")]
     )
     for key in (own, "obs_1"):
-        one = one_of(library, key)
-        assert one.state is MemoryState.SUPERSEDED and one.judgement.successor == written.key
+        record = one_of(library, key)
+        assert record.state is MemoryState.SUPERSEDED and record.judgement.successor == written.key
     assert titles(ask(library)) == [LONG]
 
 
-def test_a_memory_that_says_what_it_supersedes_says_is_written(library):
+def test_duplicate_of_a_superseded_memory_is_written(library):
     key = add(library, Memory("", LONG, project="shop")).key
     written = add(library, Memory("", LONG, project="mill"), supersedes=[one_of(library, key)])
     assert (
@@ -189,7 +189,7 @@ def test_a_memory_that_says_what_it_supersedes_says_is_written(library):
     )
 
 
-def test_many_are_one_step_however_many_transactions_they_take(library, monkeypatch):
+def test_many_memories_are_one_step_across_transactions(library, monkeypatch):
     monkeypatch.setattr(writer, "BATCH", 3)
     brought = [ImportedMemory(Memory("", f"Lamp {number} is lit")) for number in range(8)] + [
         ImportedMemory(Memory("", "lamp 3 IS lit"))
@@ -201,13 +201,11 @@ def test_many_are_one_step_however_many_transactions_they_take(library, monkeypa
         library.store.memories.last_batch(not_by=HOOK)
     }
     assert {memory.scope for memory in memories(library)} == {"dev"}
-    assert {one.actor for one in library.store.memories.decisions(99)} == {IMPORT}
+    assert {decision.actor for decision in library.store.memories.decisions(99)} == {IMPORT}
 
 
-def test_what_another_process_writes_at_the_same_moment_is_one_memory(
-    library, isolated, monkeypatch
-):
-    # Whoever holds the lease is the one who waits
+def test_memory_written_by_two_processes_at_once_is_kept_once(library, isolated, monkeypatch):
+    # The holder of the lease is the one that waits
     monkeypatch.setattr(libraries, "FOLLOW_SECONDS", 0.1)
     with open_library(settings_of(isolated.cortex)) as other:
         looked = writer.similar_to
@@ -221,10 +219,11 @@ def test_what_another_process_writes_at_the_same_moment_is_one_memory(
         written = add(library, Memory("", "Lamps are blue!"))
     assert not written.created and written.duplicate_of is not None
     assert titles(memories(library)) == ["Lamps are blue"]
-    assert one_of(library, written.key).state is MemoryState.APPROVED  # as the person said
+    # As the person said
+    assert one_of(library, written.key).state is MemoryState.APPROVED
 
 
-def test_two_imports_of_the_same_at_once_bring_it_once(library, isolated):
+def test_concurrent_imports_of_the_same_rows_bring_them_once(library, isolated):
     brought = [ImportedMemory(Memory("", f"Lamp {number} is blue")) for number in range(6)]
 
     def slowly() -> Iterator[ImportedMemory]:
@@ -237,6 +236,6 @@ def test_two_imports_of_the_same_at_once_bring_it_once(library, isolated):
     assert len(memories(library)) == 6
 
 
-def test_what_an_import_is_refused_for_is_not_told_with_it(library):
+def test_secret_of_a_refused_import_is_not_repeated(library):
     taken = add_all(library, [ImportedMemory(Memory("", f"The key {TOKEN}"))])
     assert len(taken.refused) == 1 and TOKEN not in repr(taken)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from families.memory.adapters.claude_bases import make_claude_mem
+from families.memory.adapters.claude_mem_databases import make_claude_mem
 
 pytestmark = pytest.mark.usefixtures("isolated")
 

@@ -19,7 +19,7 @@ from cortex.base.actors import person
 from cortex.base.record_model import Comment, Draft, Observation, Record, Task, Thread
 from cortex.engine.library import Library
 from cortex.families.team.writes.create import create
-from families.memory.desk import open_library, settings_of
+from families.memory.libraries import open_library, settings_of
 from families.team.invariants import check_records
 from interfaces.daemon.contributors import Contributor
 

@@ -19,7 +19,7 @@ from cortex.engine.library import Library
 from cortex.engine.store.snapshots import list_snapshots
 from cortex.families.memory.writer import add
 from cortex.interfaces.daemon.hook import MOST_CHARACTERS, keep
-from families.memory.adapters.claude_bases import make_claude_mem
+from families.memory.adapters.claude_mem_databases import make_claude_mem
 from interfaces.daemon.place import CORTEX, Place
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="sockets in folders")

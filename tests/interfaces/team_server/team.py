@@ -34,7 +34,7 @@ from cortex.families.team.wire.identity import inward, outward, renamed, renamed
 from cortex.interfaces.team_server import principals
 from cortex.interfaces.team_server.access_policy import viewer_of
 from cortex.interfaces.team_server.apply.action import Accepted, accept
-from families.memory.desk import settings_of
+from families.memory.libraries import settings_of
 from families.team.invariants import check_ledger
 
 

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
+from cortex.families.memory.adapters.chroma import vectors
+
 SCHEMA = """
 CREATE TABLE collections (id TEXT PRIMARY KEY, name TEXT NOT NULL, dimension INTEGER, database_id TEXT NOT NULL, config_json_str TEXT, UNIQUE (name, database_id));
 CREATE TABLE segments (id TEXT PRIMARY KEY, type TEXT NOT NULL, scope TEXT NOT NULL, collection TEXT NOT NULL);
@@ -20,11 +22,12 @@ CREATE TABLE embeddings_queue (seq_id INTEGER PRIMARY KEY, created_at TIMESTAMP 
 CREATE TABLE max_seq_id (segment_id TEXT PRIMARY KEY, seq_id INTEGER);
 """
 ADD, UPDATE, UPSERT, DELETE = 0, 1, 2, 3
+EAST, NORTH, UP, WEST = [1.0, 0, 0, 0], [0, 1.0, 0, 0], [0, 0, 1.0, 0], [-1.0, 0, 0, 0]
 Numbers = Sequence[float] | np.ndarray
 
 
 @dataclass(frozen=True)
-class Made:
+class MadeCollection:
     """A collection in a store that is being made."""
 
     store: Path
@@ -34,7 +37,7 @@ class Made:
 
     @property
     def folder(self) -> Path:
-        """Where the flushed vectors are."""
+        """The folder of the flushed vectors."""
         return self.store / self.segment
 
     def sql(self, statement: str, values: Sequence[object] = ()) -> None:
@@ -62,7 +65,7 @@ class Made:
         count: int | None = None,
         upto: int = 0,
     ) -> None:
-        """Rows of label and vector, and whose label is whose; `links` is what the index calls M."""
+        """Write rows of label and vector, and the ids of the labels; `links` is M of the index."""
         vector = 4 + 4 * 2 * links
         label = vector + 4 * self.dimensions
         number = len(rows) if count is None else count
@@ -76,19 +79,19 @@ class Made:
             header + struct.pack("<iIQQQdQ", 1, 0, 16, 32, 16, 0.36, 100)
         )
         (self.folder / "data_level0.bin").write_bytes(content)
-        told = {
+        metadata = {
             "dimensionality": None,
             "label_to_id": dict(labels),
-            "id_to_label": {one: key for key, one in labels.items()},
+            "id_to_label": {label_id: key for key, label_id in labels.items()},
         }
-        (self.folder / "index_metadata.pickle").write_bytes(pickle.dumps(told, protocol=2))
+        (self.folder / "index_metadata.pickle").write_bytes(pickle.dumps(metadata, protocol=2))
         self.sql("INSERT OR REPLACE INTO max_seq_id VALUES (?, ?)", (self.segment, upto))
 
 
-def make_collection(store: Path, name: str, dimensions: int = 4) -> Made:
+def make_collection(store: Path, name: str, dimensions: int = 4) -> MadeCollection:
     """An empty collection, in a store that is made where there is none."""
     store.mkdir(parents=True, exist_ok=True)
-    made = Made(store, str(uuid.uuid4()), str(uuid.uuid4()), dimensions)
+    made = MadeCollection(store, str(uuid.uuid4()), str(uuid.uuid4()), dimensions)
     if not (store / "chroma.sqlite3").exists():
         connection = sqlite3.connect(store / "chroma.sqlite3")
         connection.executescript(SCHEMA)
@@ -98,3 +101,11 @@ def make_collection(store: Path, name: str, dimensions: int = 4) -> Made:
     )
     made.sql("INSERT INTO segments VALUES (?, 'urn:chroma:segment/vector/hnsw-local-persisted', 'VECTOR', ?)", (made.segment, made.id))  # fmt: skip
     return made
+
+
+def read_vectors(made: MadeCollection, name: str = "notes") -> dict[str, list[float]]:
+    """The vectors read from a collection, each id once."""
+    rows = list(vectors(made.store, name))
+    assert len({key for key, _ in rows}) == len(rows)
+    assert all(vector.dtype == np.float32 for _, vector in rows)
+    return {key: vector.tolist() for key, vector in rows}

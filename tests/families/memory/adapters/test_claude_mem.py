@@ -1,13 +1,10 @@
-"""A claude-mem database of any generation gives its memories and sessions, whatever state it is in,
-and is never written.
-"""
+"""Memories of a claude-mem database of any generation, in any state; never written."""
 
 from __future__ import annotations
 
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -24,7 +21,7 @@ from cortex.families.memory.adapters.claude_mem import (
     Session,
     open_database,
 )
-from families.memory.adapters.claude_bases import GENERATIONS, START, Made, make_claude_mem
+from families.memory.adapters.claude_mem_databases import GENERATIONS, START
 
 WRITER = """
 import sqlite3, sys
@@ -39,26 +36,13 @@ for line in sys.stdin:
 """
 
 
-@pytest.fixture
-def make(tmp_path: Path) -> Iterator[Callable[..., Made]]:
-    opened: list[Made] = []
-
-    def one(generation: str = "13") -> Made:
-        opened.append(make_claude_mem(tmp_path / "there" / f"{len(opened)}.db", generation))
-        return opened[-1]
-
-    yield one
-    for made in opened:
-        made.close()
-
-
 def everything(database: ClaudeMemDatabase) -> list[object]:
-    """All that a database can tell."""
+    """All that can be read from a database."""
     rows = database.rows(limit=100)
-    told: list[object] = [database.count(), database.last(), rows, database.sessions(None, 100)]
-    told += [database.row(row.memory.key) for row in rows]
-    told += [database.session(row.memory.session) for row in rows]
-    return told
+    answers: list[object] = [database.count(), database.last(), rows, database.sessions(None, 100)]
+    answers += [database.row(row.memory.key) for row in rows]
+    answers += [database.session(row.memory.session) for row in rows]
+    return answers
 
 
 def ask(path: Path) -> list[object]:
@@ -109,34 +93,6 @@ def test_the_third_generation_gives_its_memories_with_their_documents_ids(make):
         )
 
 
-def test_the_third_generations_sessions_are_those_with_a_title_or_an_overview(make):
-    made = make("3")
-    made.session("one", title="Set up Railway", moment=START)
-    made.session("two", "shop", title="Pay", moment=START + 1000)
-    made.session("three", moment=START + 2000)
-    when = {"created_at": "", "created_at_epoch": START + 500, "project": "ack"}
-    made.insert("overviews", session_id="one", content="Variables were set.", **when)
-    made.insert("overviews", session_id="unknown", content="Only an overview.\nTwo lines.", **when)
-    with open_database(made.path) as database:
-        one = Session(
-            "one", "ack", "Set up Railway", "Variables were set.", START + 500, "2026-11-15"
-        )
-        lost = Session(
-            "unknown",
-            "ack",
-            "Only an overview.",
-            "Only an overview.\nTwo lines.",
-            START + 500,
-            "2026-11-15",
-        )
-        two = Session("two", "shop", "Pay", "", START + 1000, "2026-11-15")
-        assert [session.id for session in database.sessions(None, 10)] == ["two", "unknown", "one"]
-        assert database.sessions(["ack"], 10) == [lost, one]
-        assert database.sessions(["shop", "none"], 10) == [two]
-        assert (database.session("one"), database.session("own-one")) == (one, one)
-        assert database.session("none") is None
-
-
 @pytest.mark.parametrize("generation", ["4", "8", "13", "carried"])
 def test_from_the_fourth_generation_on_an_observation_is_a_memory(make, generation):
     made = make(generation)
@@ -160,45 +116,6 @@ def test_from_the_fourth_generation_on_an_observation_is_a_memory(make, generati
         assert (full.state, full.other_project) == (None, "")
         assert database.row("obs_1") == full
         assert database.last() == bare.number
-
-
-@pytest.mark.parametrize("generation", ["4", "8", "13"])
-def test_summaries_tell_of_sessions_the_last_one_counts(make, generation):
-    made = make(generation)
-    one, two = made.session("client-1"), made.session("client-2", "shop", title="Named by hand")
-    made.summary(
-        one,
-        "Fix deploy",
-        learned="A prefix  is\nneeded",
-        completed="Fixed",
-        created_at_epoch=START + 1,
-    )
-    made.summary(
-        two, "Pay", "shop", investigated="The form", notes="None", created_at_epoch=START + 2
-    )
-    made.summary(one, "Document it", next_steps="Tell everybody", created_at_epoch=START + 3)
-    made.session("client-3")
-    with open_database(made.path) as database:
-        first = Session(
-            "client-1", "ack", "Document it", "Next steps: Tell everybody", START + 3, "2026-11-15"
-        )
-        title = "Named by hand" if generation == "13" else "Pay"
-        second = Session(
-            "client-2",
-            "shop",
-            title,
-            "Investigated: The form\nNotes: None",
-            START + 2,
-            "2026-11-15",
-        )
-        assert database.sessions(None, 10) == [first, second]
-        assert database.sessions(None, 1) == [first]
-        assert database.sessions(["shop"], 10) == [second]
-        assert database.sessions([], 10) == []
-        assert database.session("client-1") == database.session("own-client-1") == first
-        assert database.session("client-3") == Session(
-            "client-3", "ack", "", "", START, "2026-11-15"
-        )
 
 
 def test_a_project_that_was_merged_into_another_counts_as_that_one(make):
@@ -227,7 +144,7 @@ def test_a_project_that_was_merged_into_another_counts_as_that_one(make):
 
 
 @pytest.mark.parametrize("generation", ["patched", "curated"])
-def test_the_patched_shape_has_texts_for_ids_and_says_the_state_where_it_has_one(make, generation):
+def test_patched_database_gives_text_ids_and_the_state_where_it_has_one(make, generation):
     made = make(generation)
     state = {"status": "Promoted"} if generation == "curated" else {}
     made.memory("ack_abc_2026-01-04_001", "A prefix", session="abc", date="2026-01-04", session_id="5846fad1", files=["x"], **state)  # fmt: skip
@@ -251,7 +168,7 @@ def test_the_patched_shape_has_texts_for_ids_and_says_the_state_where_it_has_one
         assert database.session("abc") == database.session("5846fad1") == summed
 
 
-def test_a_database_that_was_carried_along_gives_its_old_memories_and_its_observations(make):
+def test_upgraded_database_gives_its_old_memories_and_its_observations(make):
     made = make("carried")
     for number in range(3):
         made.memory(f"old_{number}" if number else None, f"old {number}")
@@ -284,7 +201,7 @@ def test_a_database_that_was_carried_along_gives_its_old_memories_and_its_observ
         assert [session.title for session in database.sessions(None, 5)] == ["New", "Old."]
 
 
-def test_observations_that_are_but_raw_text_are_none_beside_memories_and_memories_without(make):
+def test_raw_observations_are_read_only_where_there_are_no_memories(make):
     made = make("3")
     table = "CREATE TABLE observations (id INTEGER PRIMARY KEY, sdk_session_id TEXT, project TEXT, text TEXT, type TEXT)"
     made.connection.execute(table)
@@ -299,7 +216,7 @@ def test_observations_that_are_but_raw_text_are_none_beside_memories_and_memorie
 
 
 @pytest.mark.parametrize("generation", ["3", "8", "13"])
-def test_what_people_typed_and_tools_answered_is_never_told(make, generation):
+def test_prompts_and_tool_answers_are_never_read(make, generation):
     made = make(generation)
     session = made.session("client-1")
     if generation == "3":
@@ -343,16 +260,18 @@ def test_rows_are_walked_by_number_in_both_directions(make):
         ) == ([], [], [])
 
 
-def test_a_walk_reads_little_more_than_it_gives(make, monkeypatch):
+def test_page_of_rows_reads_little_more_than_it_returns(make, monkeypatch):
     made = make("13")
     made.many(10_000, per_session=2)
     with open_database(made.path, seconds=-1.0) as database:
-        monkeypatch.setattr(sqlite_snapshot, "READ_STEPS", 20_000)  # none of these may take more
+        # None of these may take more
+        monkeypatch.setattr(sqlite_snapshot, "READ_STEPS", 20_000)
         assert len(database.rows(below=5000, limit=10)) == 10
         assert len(database.rows(above=5000, limit=10, ascending=True)) == 10
         assert len(database.sessions(["shop"], 5)) == len(database.sessions(None, 5)) == 5
         assert database.row("obs_7777") is not None and database.session("1234") is not None
-        with pytest.raises(CortexError):  # which goes through all
+        # This one reads every row
+        with pytest.raises(CortexError):
             database.rows(limit=10_000)
 
 
@@ -361,7 +280,7 @@ def test_a_walk_reads_little_more_than_it_gives(make, monkeypatch):
 
 
 @pytest.mark.parametrize("generation", list(GENERATIONS))
-def test_nothing_in_the_folder_changes_where_nobody_writes(make, generation):
+def test_reading_changes_nothing_in_the_folder(make, generation):
     made = make(generation)
     made.close()
     folder = made.path.parent
@@ -395,13 +314,14 @@ def test_rows_of_a_writer_in_another_process_are_seen_as_they_come(make):
                 with open_database(made.path) as database:
                     assert database.rows(limit=1)[0].memory.title == f"row {number}"
                     assert database.rows(above=number, limit=5) == database.rows(limit=1)
-            assert kept.count() == 6  # though it was opened before the writer came
+            # It was opened before the writer came
+            assert kept.count() == 6
         writer.stdin.close()
         assert writer.wait(30) == 0
     assert [path.name for path in made.path.parent.iterdir()] == [made.path.name]
 
 
-def test_a_locked_database_is_said_to_be_locked(make, monkeypatch):
+def test_locked_database_is_reported_as_locked(make, monkeypatch):
     monkeypatch.setattr(sqlite_snapshot, "BUSY_SECONDS", 0.05)
     made = make("13")
     made.observation("s", "first")
@@ -415,15 +335,17 @@ def test_a_locked_database_is_said_to_be_locked(make, monkeypatch):
 @pytest.mark.parametrize(
     "content", [b"", b"no database " * 1000, b"SQLite format 3\0" + b"\xff" * 5000]
 )
-def test_what_is_no_database_is_said_so(tmp_path, content):
+def test_file_that_is_no_database_is_reported(tmp_path, content):
     path = tmp_path / "claude-mem.db"
     path.write_bytes(content)
     error = error_of(path)
     assert error.code == "IMPORT_UNREADABLE" and str(path) in error.message
-    assert [one.name for one in tmp_path.iterdir()] == [path.name] and path.read_bytes() == content
+    assert [path.name for path in tmp_path.iterdir()] == [
+        path.name
+    ] and path.read_bytes() == content
 
 
-def test_another_products_database_and_a_missing_one_are_said_so(tmp_path):
+def test_foreign_database_and_missing_file_are_reported(tmp_path):
     connection = sqlite3.connect(tmp_path / "other.db")
     connection.executescript(
         "CREATE TABLE memories (id TEXT PRIMARY KEY, content, memory_type, namespace, status);"
@@ -484,7 +406,8 @@ def test_every_column_may_be_missing(make, generation):
                 continue
             try:
                 made.connection.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
-            except sqlite3.OperationalError:  # what is unique must stay
+            except sqlite3.OperationalError:
+                # What is unique must stay
                 continue
             made.connection.commit()
             dropped += 1
@@ -492,7 +415,7 @@ def test_every_column_may_be_missing(make, generation):
     assert dropped > 10
 
 
-def test_a_newer_database_than_is_known_is_read_as_far_as_it_is_alike(make):
+def test_newer_database_is_read_as_far_as_its_tables_are_known(make):
     made = make("13")
     made.connection.executescript(
         "INSERT INTO schema_versions (version, applied_at) VALUES (99, 'then'); ALTER TABLE observations ADD COLUMN mood TEXT DEFAULT 'fine';"
@@ -517,7 +440,7 @@ STRANGE = st.one_of(
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(values=st.lists(STRANGE, min_size=28, max_size=28), number=st.integers(-(2**63), 2**63 - 1))
-def test_no_value_is_too_strange(tmp_path_factory, values, number):
+def test_any_column_value_is_read_without_an_error(tmp_path_factory, values, number):
     path = tmp_path_factory.mktemp("strange") / "a.db"
     connection = sqlite3.connect(path)
     for table in ("memories", "observations", "session_summaries", "sdk_sessions", "overviews"):

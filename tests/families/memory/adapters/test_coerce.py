@@ -1,4 +1,4 @@
-"""Whatever stands in another product's columns, something sensible comes of it."""
+"""Sensible values from anything in another product's columns."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_lists_are_read_in_any_form(stored, separator, read):
     assert entries(stored, separator) == read
 
 
-def test_lists_and_texts_are_cut():
+def test_lists_and_texts_are_cut_to_their_limits():
     assert (
         len(entries(json.dumps([str(number) for number in range(1000)]), ",")) == coerce.MAX_ENTRIES
     )
@@ -89,22 +89,24 @@ def test_moments_are_read_in_any_unit(stored, moment):
 
 
 @given(ANYTHING)
-def test_nothing_is_too_strange(stored):
+def test_any_value_gives_clean_text_entries_and_moment(stored):
     assert "\0" not in text(stored) and text(stored).encode("utf-8") is not None
     assert "\n" not in line(stored)
     for separator in (",", "\n"):
         found = entries(stored, separator)
-        assert len(set(found)) == len(found) and all(one and one == one.strip() for one in found)
+        assert len(set(found)) == len(found) and all(
+            entry and entry == entry.strip() for entry in found
+        )
     moment = milliseconds(stored)
     assert moment >= 0 and len(day(moment)) == (10 if moment else 0)
 
 
 @given(st.text(max_size=300), st.integers(5, 50))
-def test_a_first_line_is_one_and_short(whole, limit):
+def test_first_line_is_a_single_line_within_the_limit(whole, limit):
     found = first_line(whole, limit)
     assert len(found) <= limit and "\n" not in found
 
 
-def test_a_first_line_is_without_marks():
+def test_first_line_loses_its_markdown_marks():
     assert first_line("\n  ## Why it  failed\nmore") == "Why it failed"
     assert first_line("word " * 100, 11) == "word word…"

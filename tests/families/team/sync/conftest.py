@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cortex.engine.library import Library
-from families.memory.desk import open_library, settings_of
+from families.memory.libraries import open_library, settings_of
 from families.team.sync.fake_core import FakeCore
 from families.team.sync.members import Member
 from interfaces.cli.core_server import CoreServer, core_at

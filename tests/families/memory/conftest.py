@@ -1,1 +1,0 @@
-"""Lets tests of memories share the databases that other tests make."""
