@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import string
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -223,23 +225,21 @@ def test_directory_of_a_sqlite_ledger_is_refused_as_a_replica(postgres_core, set
         ReadReplica(settings, postgres_core.ledger, folder / "mine", embedders=Embedders(None))
 
 
-def test_replica_that_cannot_follow_still_reads_and_its_write_is_replayed(
-    postgres_core, monkeypatch
-):
+def test_replica_on_a_full_disk_still_reads_and_its_write_is_replayed(postgres_core):
     ada = postgres_core.person("ada", 4)
     ada.post("/threads", {"title": "before"})
-    full = FileError("DISK_FULL", "the disk is full")
-
-    def fail(*rest, **more):
-        raise full
-
-    records = postgres_core.replica.back.store.records
-    monkeypatch.setattr(records, "apply", fail)
-    response = ada.ask("POST", "/threads", {"title": "after"}, key="one")
+    connections = postgres_core.replica.back.store._connections
+    with connections.write() as connection:
+        (pages,) = connection.execute("PRAGMA page_count").fetchone()
+        connection.execute(f"PRAGMA max_page_count = {pages}")
+    text = "".join(random.Random(1).choices(string.ascii_letters, k=45_000))
+    sent = {"title": "after", "body_md": text}
+    response = ada.ask("POST", "/threads", sent, key="one")
     assert response.status_code == 503 and response.headers["Retry-After"] == "1"
     assert [row["title"] for row in ada.get("/threads")] == ["before"]
-    monkeypatch.undo()
-    again = ada.ask("POST", "/threads", {"title": "after"}, key="one")
+    with connections.write() as connection:
+        connection.execute("PRAGMA max_page_count = 1000000")
+    again = ada.ask("POST", "/threads", sent, key="one")
     assert again.headers["X-Idempotency-Replayed"] == "true"
     assert [row["title"] for row in ada.get("/threads")] == ["after", "before"]
 

@@ -27,7 +27,7 @@ from cortex.families.team.wire.codec import APPLIED, REFUSED, REPLAYED
 from cortex.families.team.writes import actions, drafts
 from cortex.families.team.writes.create import create
 from cortex.families.team.writes.update import revise
-from interfaces.team_server.apply.conftest import AGENT, SECRET, URL, code_of, made, refused
+from interfaces.team_server.apply.conftest import AGENT, SECRET, code_of, made, refused
 from interfaces.team_server.team import acting, record_change
 
 # -- keys
@@ -272,42 +272,6 @@ def test_write_with_a_read_grant_is_refused(team, ada):
 # -- authors
 
 
-def test_write_in_the_name_of_another_author_is_refused(team, ada, bob):
-    for author in ("ada", "ada/agent", "bob/agent", "root", "person/agent"):
-        change = record_change(new_id(Observation), Observation("x"), author=author)
-        assert refused(team, bob, change) == "RIGHTS_MISSING"
-    assert (
-        refused(
-            team,
-            bob,
-            record_change(new_id(Observation), Observation("x"), author="bob"),
-            actor="agent",
-        )
-        == "RIGHTS_MISSING"
-    )
-    accepted = team.accept(
-        bob.principal, acting(record_change(new_id(Observation), Observation("x"), author="person"))
-    )
-    assert accepted.records[0].record.author == "bob", "`person` is the principal that sends"
-
-
-def test_action_is_limited_by_the_agent_tier_and_the_declared_tier(team, ada):
-    artifact = Artifact("x", state="accepted", evidence=URL)
-    change = record_change(new_id(Artifact), artifact, author="ada/agent")
-    assert refused(team, ada, change, actor="agent", tier=4) == "RIGHTS_MISSING"
-    assert refused(team, ada, replace(change, author="ada"), tier=2) == "RIGHTS_MISSING"
-    assert (
-        refused(
-            team,
-            ada,
-            record_change(new_id(Thread), Thread("x"), author="ada/agent"),
-            actor="agent",
-            tier=1,
-        )
-        == "RIGHTS_MISSING"
-    )
-
-
 def test_reviewer_is_the_principal_that_sent_the_decision(team, ada, bob):
     draft, *_ = drafts.create_draft(ada.library, Draft("thread", "It", "is so"), actor=AGENT)
     ada.flush()
@@ -531,24 +495,6 @@ def test_creation_of_a_foreign_record_is_a_conflict_or_not_found(team, ada, bob)
 
 
 # -- uploads
-
-
-def test_upload_keeps_authors_unknown_to_the_core(team, ada, bob):
-    change = record_change(new_id(Observation), Observation("x"), author="carl")
-    assert refused(team, ada, change) == "RIGHTS_MISSING"
-    known = replace(change, id=new_id(Observation), author="ada/agent")
-    assert refused(team, bob, known, action="upload") == "RIGHTS_MISSING"
-    [uploaded] = team.accept(bob.principal, acting(change, action="upload")).records
-    assert uploaded.record.author == "carl"
-    assert refused(team, ada, replace(known, author="bob"), action="upload") == "RIGHTS_MISSING"
-    marked = replace(known, author="bob@core.example.org/agent")
-    [uploaded] = team.accept(bob.principal, acting(marked, key="marked", action="upload")).records
-    assert uploaded.record.author == "bob@core.example.org/agent"
-    low = team.home("low", 2)
-    assert (
-        refused(team, low, replace(change, id=new_id(Observation)), action="upload")
-        == "RIGHTS_MISSING"
-    )
 
 
 def test_participant_who_joined_meanwhile_is_notified(team, ada, bob):

@@ -22,6 +22,12 @@ FULL = """CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN RAISE EXCEPTION 'no space left on device' USING ERRCODE = '53100'; END $$"""
 
 
+@pytest.fixture
+def ada(core: RunningCore) -> Client:
+    """A client of a principal with all rights."""
+    return core.person("ada", 4, sensitive=True)
+
+
 def actions() -> list[dict[str, Any]]:
     thread, comment, later = new_id(Thread), new_id(Comment), new_id(Thread)
     said = {"id": comment, "kind": "comment", "author": "person", "created": 1, "before": None,

@@ -1,4 +1,4 @@
-"""MCP on stdin and stdout, as a foreign client meets it."""
+"""MCP on stdin and stdout, with a foreign client."""
 
 import json
 import os
