@@ -91,7 +91,7 @@ def test_the_four_tools_are_listed_as_reading_only(server):
     check_golden("memory-tools", tools)
 
 
-def test_a_session_goes_from_a_question_to_the_whole_memory(server, until):
+def test_memory_session_goes_from_a_query_to_the_whole_memory(server, until):
     until(lambda: titles(server, query="where do apples keep") == ["Apples keep in the cellar"])
     found = data_of(server.call("query_memories", {"tags": ["storage"]}))["results"][0]
     whole = data_of(server.call("get_memory", {"id": found["id"]}))
@@ -105,7 +105,7 @@ def test_a_session_goes_from_a_question_to_the_whole_memory(server, until):
     ] == [found["id"]]
 
 
-def test_the_stateless_revision_is_answered_too(server, until):
+def test_memory_server_answers_the_stateless_revision(server, until):
     ask = {"name": "query_memories", "arguments": {}, "_meta": envelope(MODERN)}
     until(lambda: data_of(server.request("tools/call", ask))["results"])
 

@@ -64,7 +64,7 @@ def data_of(answer: dict) -> dict:
 # -- clients
 
 
-def test_the_official_client_lists_every_tool_and_calls_it_rightly_and_wrongly(place):
+def test_official_client_calls_every_tool_and_gets_errors_for_wrong_arguments(place):
     async def converse() -> None:
         argv = [*CORTEX[1:], "mcp", "team"]
         process = StdioServerParameters(
@@ -117,7 +117,7 @@ def test_tools_are_called_by_either_spelling_and_in_the_stateless_revision(serve
     assert server.call("cortex.get.thread", {})["error"]["code"] == -32602
 
 
-def test_read_only_leaves_out_what_writes_and_the_search_of_chunk_files_is_listed_once(place):
+def test_read_only_omits_writing_tools_and_lists_the_chunk_search_once(place):
     with place.start("team", "chunks", "--read-only") as server:
         server.initialize()
         assert names(server) == [f"cortex_{name}" for name in READS]

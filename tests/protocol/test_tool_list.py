@@ -127,9 +127,7 @@ def test_a_session_that_was_open_before_the_first_record_and_memory_finds_them(b
 
 
 @pytest.mark.parametrize("with_content", [False, True])
-def test_the_search_of_chunk_files_is_answered_by_its_contract_whatever_a_home_contains(
-    bench, with_content
-):
+def test_chunk_search_keeps_its_contract_in_any_home(bench, with_content):
     if with_content:
         keep_first_record_and_memory(bench.home)
     bench.write_chunks()
@@ -164,7 +162,7 @@ def test_the_search_of_chunk_files_is_answered_by_its_contract_whatever_a_home_c
     bench.converse(talk)
 
 
-def test_a_server_without_the_team_keeps_the_contract_of_the_chunk_files_for_every_call(bench):
+def test_server_without_the_team_keeps_the_chunk_search_contract_for_every_call(bench):
     keep_first_record_and_memory(bench.home)
     bench.write_chunks()
 
@@ -177,7 +175,7 @@ def test_a_server_without_the_team_keeps_the_contract_of_the_chunk_files_for_eve
     bench.converse(talk, "chunks")
 
 
-def test_the_team_alone_answers_for_chunk_files_and_says_where_there_are_none(bench):
+def test_team_server_answers_for_chunk_files_and_says_where_there_are_none(bench):
     async def missing(client: Client) -> None:
         answer = await client.call_tool("cortex_search", {"query": "lamp", "tags": ["docs"]})
         assert answer.is_error and "cortex chunks export" in answer.content[0].text

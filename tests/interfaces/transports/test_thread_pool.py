@@ -7,7 +7,7 @@ from cortex.interfaces.transports.thread_pool import BoundedShare, ThreadPool
 from cortex.toolkit.tool import Call
 
 
-def test_a_cancelled_call_keeps_its_turn_until_its_work_ends():
+def test_cancelled_call_keeps_its_slot_until_its_work_ends():
     go, begun, runs = threading.Event(), threading.Event(), []
 
     def work() -> str:
@@ -34,7 +34,7 @@ def test_a_cancelled_call_keeps_its_turn_until_its_work_ends():
     assert asyncio.run(ask()) == 1
 
 
-def test_a_call_that_is_cancelled_before_its_turn_takes_none():
+def test_call_cancelled_before_its_turn_takes_no_slot():
     go, begun = threading.Event(), threading.Event()
 
     def work() -> bool:

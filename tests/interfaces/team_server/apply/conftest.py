@@ -15,11 +15,7 @@ from cortex.interfaces.team_server.apply.action import Accepted
 from interfaces.team_server.team import Home, Team, acting, open_team
 
 AGENT = Actor("agent", 2)
-
-
 URL = (Evidence("url", "https://example.com/"),)
-
-
 SECRET = "AKIA" + "IOSFODNN7EXAMPLQ"
 
 

@@ -104,7 +104,7 @@ def id_at(milliseconds: int) -> str:
 
 
 @pytest.mark.parametrize(("years", "status"), [(-20, APPLIED), (49, APPLIED), (51, REFUSED)])
-def test_an_id_may_be_ahead_of_the_clock_by_fifty_years(
+def test_id_may_be_ahead_of_the_clock_by_fifty_years(
     team: Team, ada: Home, years: int, status: str
 ):
     number = id_at(int(time.time() * 1000) + years * 365 * DAY_MS)
@@ -122,7 +122,7 @@ def test_an_id_may_be_ahead_of_the_clock_by_fifty_years(
         (99_999_999_999_999, False),
     ],
 )
-def test_a_time_since_2000_and_not_after_now_is_believed(
+def test_creation_time_between_2000_and_now_is_kept(
     team: Team, ada: Home, created: int, kept: bool
 ):
     before = int(time.time() * 1000)

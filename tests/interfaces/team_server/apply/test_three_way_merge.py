@@ -164,7 +164,7 @@ def test_equal_changes_are_no_conflict():
     )
 
 
-def test_parts_are_merged_by_what_names_them():
+def test_parts_are_merged_by_their_name():
     before = Subcortex("api", "API", glossary=(Term("a", "1"), Term("b", "1")))
     ours = replace(before, glossary=(Term("a", "2"), Term("b", "1"), Term("c", "1")))
     theirs = replace(before, glossary=(Term("a", "1"), Term("b", "3")))
@@ -257,7 +257,7 @@ def test_bodies_of_two_kinds_are_not_merged():
             merged(*bodies)
 
 
-def test_evidence_code_and_files_are_merged_by_what_they_point_to():
+def test_evidence_code_and_files_are_merged_by_their_target():
     before = Observation(
         "x",
         attachments=(Attachment("a.png", "s3:a", "image/png"), Attachment("b.txt", "s3:b")),
@@ -321,7 +321,7 @@ def test_a_notification_of_an_unknown_state_is_no_further_than_a_new_one(states:
         assert merged(before, state, odd) == merged(before, odd, state) == state
 
 
-def test_of_two_states_the_later_one_counts_whatever_was_before():
+def test_later_of_two_states_counts_regardless_of_the_base():
     odd, new, seen, done = (
         Notification("m", "ada", "thread_x", "t", "r", state)
         for state in ("archived", "new", "seen", "done")

@@ -23,7 +23,7 @@ def failure(answer: tuple[int, object], status: int, code: str) -> dict:
     return error
 
 
-def test_a_text_is_wrapped_and_a_structure_is_given_as_it_is(server):
+def test_text_answer_is_wrapped_and_structured_answer_is_unchanged(server):
     assert server.api("echo", {"text": "hi", "howOften": 2}) == (200, {"text": "hi hi"})
     assert server.api("count", {"to": 3}) == (200, {"count": 3})
     assert server.api("echo", {"text": "cut \ud83e"}) == (200, {"text": "cut ?"})
