@@ -22,7 +22,7 @@ from protocol.code_server import CORTEX, check_envelope, make_repository, wait_f
 from protocol.golden import _steady, check_golden
 from protocol.http_client import serving
 
-PAGE = Path(__file__).parents[3] / "docs" / "http.md"
+PAGE = Path(__file__).parents[4] / "docs" / "http.md"
 CALLS = {
     "search_code": {"query": "merge_baskets", "maxResults": 3},
     "find_similar_code": {"code": "sum(prices[a] * n for a, n in lines)", "maxResults": 1},
