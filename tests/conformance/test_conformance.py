@@ -48,13 +48,13 @@ def test_every_scenario_that_applies_passes(isolated, tmp_path, target, version)
 
 
 @pytest.mark.parametrize("target", ["code", "fixtures"])
-def test_what_is_not_expected_to_pass_is_in_the_handbook_with_its_reason(target):
+def test_handbook_lists_each_expected_conformance_failure_with_its_reason(target):
     lines = (HERE / f"expected-{target}.yml").read_text(encoding="utf-8").splitlines()
     expected = [found for line in lines if (found := LINE.match(line))]
     assert lines[0] == "server:"
     assert len(expected) == len(lines) - 1
     rows = DOCUMENT.read_text(encoding="utf-8")
-    for scenario, reason in (one.groups() for one in expected):
+    for scenario, reason in (row.groups() for row in expected):
         assert re.search(rf"^\| `{scenario}` \|.*\| {re.escape(reason)} \|$", rows, re.MULTILINE), (
             scenario
         )

@@ -70,7 +70,7 @@ def test_tools_are_listed_and_called(inspect):
 
 def test_resources_are_listed_and_read(inspect):
     assert "codeindex://workspace/status" in [
-        one["uri"] for one in inspect("resources/list")["resources"]
+        resource["uri"] for resource in inspect("resources/list")["resources"]
     ]
     contents = inspect("resources/read", "--uri", "codeindex://workspace/status")["contents"]
     assert "indexing" in json.loads(contents[0]["text"])
@@ -78,5 +78,5 @@ def test_resources_are_listed_and_read(inspect):
 
 
 def test_prompts_are_listed_and_got(inspect):
-    assert "code-search" in [one["name"] for one in inspect("prompts/list")["prompts"]]
+    assert "code-search" in [prompt["name"] for prompt in inspect("prompts/list")["prompts"]]
     assert inspect("prompts/get", "--prompt-name", "workspace-overview")["messages"]

@@ -1,6 +1,4 @@
-"""The MCP Inspector's command line as a foreign client of what a team keeps: every tool listed,
-reads and writes called.
-"""
+"""The MCP Inspector's command line with the team's tools: every tool is listed and called."""
 
 import json
 
@@ -9,14 +7,14 @@ import pytest
 from conformance.node import install, run
 from conformance.test_inspector import PACKAGE, VERSION
 from protocol.code_server import CORTEX
-from protocol.team_place import NAMES, make_team_place, valid_calls
+from protocol.team_project import NAMES, make_team_project, valid_calls
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    return make_team_place(tmp_path_factory.mktemp("inspected"))
+    return make_team_project(tmp_path_factory.mktemp("inspected"))
 
 
 @pytest.fixture
@@ -25,14 +23,14 @@ def inspect(place):
     node, folder = install(PACKAGE, VERSION)
     script = folder / "clients" / "launcher" / "build" / "index.js"
     variables = place.environment()
-    told = [
+    variables = [
         part
         for name in ("HOME", "CORTEX_HOME", "CORTEX_NO_SIDECAR")
         for part in ("-e", f"{name}={variables[name]}")
     ]
 
     def ask(method: str, *more: str) -> dict:
-        command = [*CORTEX, "mcp", "team", "--workspace", str(place.root), *told]
+        command = [*CORTEX, "mcp", "team", "--workspace", str(place.root), *variables]
         done = run(
             [
                 node,
@@ -57,11 +55,11 @@ def inspect(place):
 def test_every_tool_is_listed_and_called(inspect, place):
     assert [tool["name"] for tool in inspect("tools/list", "--strict")["tools"]] == NAMES
     for name, arguments in valid_calls(place, "inspector").items():
-        told = [
+        assignments = [
             f"{key}={value if isinstance(value, str) else json.dumps(value)}"
             for key, value in arguments.items()
         ]
-        more = [part for one in told for part in ("--tool-arg", one)]
+        more = [part for argument in assignments for part in ("--tool-arg", argument)]
         answer = inspect("tools/call", "--tool-name", name, *more)
         assert not answer.get("isError"), answer
         assert json.loads(answer["content"][0]["text"])["success"]

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from cortex.interfaces.cli import run
-from interfaces.cli.core_server import CoreServer, core_at
+from interfaces.team_server.commands.core_server import CoreServer, core_at
 
 PAGE = Path(__file__).parents[2] / "docs" / "core.md"
 PLACES = ("https://core.example.org", "http://127.0.0.1:8790")

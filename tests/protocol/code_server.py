@@ -98,7 +98,7 @@ def test_total_price_of_an_empty_basket():
 
 
 def make_repository(root: Path, files: dict[str, str] | None = None, *, git: bool = True) -> Path:
-    """A folder with these files, by default the shop; a git repository unless told otherwise."""
+    """A folder with these files, by default the shop; a git repository by default."""
     for name, text in (FILES if files is None else files).items():
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -119,7 +119,7 @@ class CodeServer(Client):
         super().__init__([*CORTEX, "mcp", "code", *flags, *more], **options)
 
     def tool(self, name: str, **arguments: object) -> dict:
-        """What a tool answers, which must be no error; its text as JSON."""
+        """The answer of a tool, which must be no error; its text as JSON."""
         result = self.call(name, arguments)["result"]
         text = text_of(result)
         assert not result.get("isError"), text
@@ -168,6 +168,6 @@ def check_envelope(body: dict) -> dict:
     assert isinstance(error["retryable"], bool)
     assert isinstance(error["context"], dict)
     assert error["suggestions"]
-    assert all(isinstance(one, str) and one for one in error["suggestions"])
+    assert all(isinstance(suggestion, str) and suggestion for suggestion in error["suggestions"])
     time.strptime(error["timestamp"], "%Y-%m-%dT%H:%M:%SZ")
     return error

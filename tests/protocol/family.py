@@ -30,9 +30,7 @@ from cortex.toolkit.tool import (
 
 
 class Box:
-    """What the tools share: counts calls, remembers cancellation, and can hold a tool until it is
-    told to go on.
-    """
+    """The state shared by the tools: cancellations, and whether a tool has begun."""
 
     def __init__(self, closed: Path | None = None) -> None:
         self.cancelled = threading.Event()

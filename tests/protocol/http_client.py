@@ -46,7 +46,7 @@ class Server:
         return response.status, last_message(response, text)
 
     def api(self, tool: str, arguments: object, **headers: str) -> tuple[int, dict]:
-        """What the JSON API answers to a tool's arguments."""
+        """The JSON API's answer to a tool's arguments."""
         body = arguments if isinstance(arguments, bytes) else json.dumps(arguments).encode()
         response, text = self.send("POST", body, path=f"/api/{tool}", **headers)
         return response.status, json.loads(text)
@@ -63,7 +63,7 @@ class Server:
 
 
 def last_message(response: http.client.HTTPResponse, text: str) -> dict:
-    """What a response says, as JSON or as the last event of a stream."""
+    """The message of a response, as JSON or as the last event of a stream."""
     if response.getheader("content-type", "").startswith("text/event-stream"):
         text = [line[6:] for line in text.splitlines() if line.startswith("data: ")][-1]
     return json.loads(text) if text else {}

@@ -1,4 +1,4 @@
-"""Arrays of messages: answered together in the one revision that has them, on stdin and stdout."""
+"""Batches of messages over stdio: answered together in the one revision that has them."""
 
 import json
 import sys
@@ -65,7 +65,7 @@ def test_a_batch_waits_for_its_last_answer_while_progress_and_other_answers_go_o
     assert [answer["id"] for answer in client.take_batch()] == [1, 3]
 
 
-def test_a_batch_that_wants_no_answer_gets_none(client):
+def test_batch_of_notifications_is_not_answered(client):
     client.initialize("2025-03-26")
     send_batch(client, INITIALIZED, {"jsonrpc": "2.0", "id": 5, "result": {}})
     send_batch(client, calling(2, "wait", _meta={"progressToken": "p"}))

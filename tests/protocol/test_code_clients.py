@@ -1,6 +1,4 @@
-"""Clients that come early, go suddenly, never read or come in crowds: `cortex mcp code` answers or
-ends, and leaves nothing.
-"""
+"""Clients of `cortex mcp code` that come early, vanish, never read or come in crowds."""
 
 import http.client
 import json
@@ -82,7 +80,6 @@ def check_found(result: dict) -> None:
 
 
 # -- revisions
-# ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.soak
@@ -123,8 +120,7 @@ def test_the_stateless_revision_searches_over_http(web):
     check_found(web.modern("tools/call", QUERY)[1]["result"])
 
 
-# -- signals while it starts
-# -------------------------------------------------------------------------------------------
+# -- signals during the start
 
 
 @posix
@@ -157,7 +153,6 @@ def catches(pid: int, number: int) -> bool:
 
 
 # -- clients that misbehave
-# --------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -185,12 +180,12 @@ def test_a_signal_ends_a_server_whose_client_does_not_read(deaf):
 
 @pytest.mark.soak
 @pytest.mark.timeout(120)
-def test_a_client_that_does_not_read_and_closes_stdin_is_waited_for_but_not_for_ever(deaf):
+def test_client_that_does_not_read_and_closes_stdin_is_waited_for_with_a_limit(deaf):
     deaf.stdin.close()
     assert deaf.wait(90) == 0
 
 
-def test_a_client_that_goes_away_in_the_middle_of_a_call_is_a_clean_end(repository):
+def test_stdio_client_gone_during_a_call_ends_the_server_cleanly(repository):
     process = subprocess.Popen(command(repository), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     for id in range(50):
         process.stdin.write(json.dumps(request("tools/call", QUERY, id)).encode() + b"\n")
@@ -203,7 +198,7 @@ def test_a_client_that_goes_away_in_the_middle_of_a_call_is_a_clean_end(reposito
     assert psutil.wait_procs(family, timeout=5)[1] == []
 
 
-def test_a_client_that_goes_away_in_the_middle_of_an_answer_over_http_harms_nobody(web):
+def test_http_client_gone_during_an_answer_leaves_the_server_working(web):
     for _ in range(40):  # more than there are threads
         connection = http.client.HTTPConnection("127.0.0.1", web.port, timeout=10)
         message = request("tools/call", QUERY | {"_meta": envelope()})
@@ -227,7 +222,7 @@ def test_hostile_bodies_are_refused_or_answered_and_never_an_error_of_the_server
 
 
 @posix
-def test_a_client_that_is_killed_takes_its_server_and_the_workers_along(repository):
+def test_killed_client_takes_its_server_and_the_workers_along(repository):
     client = subprocess.Popen(
         [sys.executable, "-c", BRIDGE, *command(repository)], stdout=subprocess.PIPE
     )
@@ -241,7 +236,7 @@ def test_a_client_that_is_killed_takes_its_server_and_the_workers_along(reposito
 
 @pytest.mark.soak
 @pytest.mark.timeout(300)
-def test_a_crowd_of_servers_starts_at_once_on_one_workspace_and_all_answer(tmp_path, campaign):
+def test_many_servers_started_at_once_on_one_workspace_all_answer(tmp_path, campaign):
     root = make_repository(tmp_path / "shop")
     servers = [CodeServer(root) for _ in range(campaign(4, CROWD))]
     try:
@@ -257,7 +252,7 @@ def test_a_crowd_of_servers_starts_at_once_on_one_workspace_and_all_answer(tmp_p
                 ),
                 120,
             )
-        family = [one for server in servers for one in tree(server.process.pid)]
+        family = [process for server in servers for process in tree(server.process.pid)]
         assert [server.close() for server in servers] == [0] * len(servers)
         assert psutil.wait_procs(family, timeout=10)[1] == []
         assert all(server.garbage == [] for server in servers)
@@ -272,7 +267,6 @@ def tree(pid: int) -> list[psutil.Process]:
 
 
 # -- start
-# -------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,4 @@
-"""`cortex mcp code` as a process: pipes, signals, revisions, hostile lines, progress, cancellation,
-HTTP.
-"""
+"""`cortex mcp code` as a process: pipes, signals, revisions, progress, cancellation, HTTP."""
 
 import http.client
 import json
@@ -103,7 +101,7 @@ def test_nothing_but_the_protocol_reaches_stdout_even_with_warnings(tmp_path):
         assert server.garbage == []
 
 
-def test_arguments_that_do_not_fit_are_bad_requests_and_everything_else_is_an_answer(repository):
+def test_invalid_arguments_are_protocol_errors_and_other_failures_tool_errors(repository):
     with CodeServer(repository) as server:
         for tool, arguments in (
             ("search_code", {}),
@@ -144,7 +142,6 @@ def test_arguments_that_do_not_fit_are_bad_requests_and_everything_else_is_an_an
 
 
 # -- while a big folder is indexed
-# -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -164,7 +161,7 @@ def test_a_signal_ends_the_server_within_a_second_also_while_it_indexes(big, num
         assert not alive
 
 
-def test_the_first_index_answers_from_what_is_there_reports_progress_and_can_be_cancelled(big):
+def test_first_index_answers_early_reports_progress_and_can_be_cancelled(big):
     with CodeServer(fresh(big)) as server:
         server.initialize()
         # A slow machine has nothing yet
@@ -217,7 +214,6 @@ def test_a_forced_run_that_is_cancelled_stops_and_the_server_still_answers(big):
 
 
 # -- hostile lines
-# -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.soak
@@ -241,7 +237,6 @@ def test_hostile_lines_neither_end_nor_silence_the_server(repository, campaign):
 
 
 # -- HTTP
-# --------------------------------------------------------------------------------------------------------------
 
 
 def free_port() -> int:
@@ -323,9 +318,7 @@ def test_other_origins_hosts_and_large_bodies_are_refused(port):
         ("127.0.0.1:99999", {}, "HOST:PORT", 2),
     ],
 )
-def test_an_address_that_is_none_or_beyond_this_machine_is_refused(
-    repository, address, environment, word, code
-):
+def test_invalid_or_foreign_http_address_is_refused(repository, address, environment, word, code):
     argv = [*CORTEX, "mcp", "--workspace", str(repository), "--http", address]
     done = forking.run(argv, capture_output=True, timeout=30, env=os.environ | environment)
     assert done.returncode == code
@@ -333,7 +326,7 @@ def test_an_address_that_is_none_or_beyond_this_machine_is_refused(
     assert done.stdout == b""
 
 
-def test_beyond_this_machine_the_token_opens_and_nothing_else(repository):
+def test_server_beyond_this_machine_answers_only_with_its_token(repository):
     port = free_port()
     argv = [*CORTEX, "mcp", "--workspace", str(repository), "--http", f"0.0.0.0:{port}"]
     process = forking.Popen(

@@ -1,4 +1,4 @@
-"""Whatever is written to a server's stdin, it goes on answering and says nothing but JSON-RPC."""
+"""Hostile lines on stdin: the server goes on answering and writes nothing but JSON-RPC."""
 
 import threading
 

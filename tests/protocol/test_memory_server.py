@@ -1,6 +1,4 @@
-"""`cortex mcp memory` as a foreign client meets it: four tools, only read, and there where there is
-something to tell.
-"""
+"""`cortex mcp memory` over stdio: four tools that only read."""
 
 from __future__ import annotations
 
@@ -24,7 +22,7 @@ NAMES = ["query_memories", "get_memory", "list_scopes", "get_context"]
 
 @pytest.fixture
 def start(isolated, tmp_path: Path) -> Iterator[Callable[..., Client]]:
-    """Starts servers of a person, in a folder of theirs."""
+    """A function that starts servers in a folder of the user."""
     (tmp_path / "ack").mkdir()
     with ExitStack() as opened:
 
@@ -73,13 +71,13 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
         assert running.garbage == [] and running.close() == 0
 
 
-def told(answer: dict) -> dict:
+def data_of(answer: dict) -> dict:
     assert not answer["result"].get("isError"), answer
     return json.loads(answer["result"]["content"][0]["text"])
 
 
 def titles(server: Client, **arguments: object) -> list[str]:
-    return [row["title"] for row in told(server.call("query_memories", arguments))["results"]]
+    return [row["title"] for row in data_of(server.call("query_memories", arguments))["results"]]
 
 
 def names(server: Client) -> list[str]:
@@ -93,26 +91,26 @@ def test_the_four_tools_are_listed_as_reading_only(server):
     check_golden("memory-tools", tools)
 
 
-def test_a_session_goes_from_a_question_to_the_whole_memory(server, until):
+def test_memory_session_goes_from_a_query_to_the_whole_memory(server, until):
     until(lambda: titles(server, query="where do apples keep") == ["Apples keep in the cellar"])
-    found = told(server.call("query_memories", {"tags": ["storage"]}))["results"][0]
-    whole = told(server.call("get_memory", {"id": found["id"]}))
+    found = data_of(server.call("query_memories", {"tags": ["storage"]}))["results"][0]
+    whole = data_of(server.call("get_memory", {"id": found["id"]}))
     assert (
         whole["facts"] == ["They last until May"] and "orchard" in whole["session_context"]["title"]
     )
-    assert told(server.call("list_scopes"))["scopes"][0]["name"] == "ack"
-    context = told(server.call("get_context"))
+    assert data_of(server.call("list_scopes"))["scopes"][0]["name"] == "ack"
+    context = data_of(server.call("get_context"))
     assert context["project"]["name"] == "ack" and [
         row["id"] for row in context["recent_memories"]
     ] == [found["id"]]
 
 
-def test_the_stateless_revision_is_answered_too(server, until):
+def test_memory_server_answers_the_stateless_revision(server, until):
     ask = {"name": "query_memories", "arguments": {}, "_meta": envelope(MODERN)}
-    until(lambda: told(server.request("tools/call", ask))["results"])
+    until(lambda: data_of(server.request("tools/call", ask))["results"])
 
 
-def test_errors_are_answers_that_help(server):
+def test_memory_errors_are_tool_errors_with_a_code(server):
     failed = server.call("get_memory", {"id": "obs_99"})["result"]
     assert (
         failed["isError"] and json.loads(failed["content"][0]["text"])["error"] == "MEMORY_UNKNOWN"
@@ -122,17 +120,17 @@ def test_errors_are_answers_that_help(server):
         assert "error" in answer or answer["result"]["isError"], wrong
 
 
-def test_without_any_memory_each_tool_tells_where_one_would_be(start, isolated):
+def test_without_a_memory_the_tools_name_where_one_would_be(start, isolated):
     server = start("memory")
     server.initialize()
     assert names(server) == NAMES
     failed = server.call("query_memories", {"query": "apples"})["result"]
     assert failed["isError"]
-    told = json.loads(failed["content"][0]["text"])
+    answer = json.loads(failed["content"][0]["text"])
     places = [
         str(isolated.user / folder / "claude-mem.db") for folder in (".claude-mem", ".ack-mem")
     ]
-    assert (told["path"], told["searched"]) == (places[0], places)
+    assert (answer["path"], answer["searched"]) == (places[0], places)
 
 
 def test_rows_of_another_process_appear_without_a_restart_and_its_folder_stays_as_it_is(
@@ -150,18 +148,18 @@ def test_rows_of_another_process_appear_without_a_restart_and_its_folder_stays_a
     assert listing(isolated.user / ".claude-mem") == before
 
 
-def test_the_scope_and_the_place_come_from_the_variables(start, isolated, tmp_path, until):
+def test_memory_scope_and_path_come_from_the_environment(start, isolated, tmp_path, until):
     made = make_claude_mem(tmp_path / "mem" / "scopes" / "dev" / "memory.db")
     made.observation(made.session("s"), "In dev")
     made.close()
     server = start("memory", ACK_MEM_PATH=str(tmp_path / "mem"), ACK_MEM_SCOPE="dev")
     server.initialize()
     until(lambda: titles(server, scope="dev") == ["In dev"])
-    scopes = told(server.call("list_scopes"))
+    scopes = data_of(server.call("list_scopes"))
     assert scopes["current_scope"] == "dev" and scopes["scopes"][0]["path"].endswith("dev")
 
 
-def test_servers_of_one_person_answer_while_one_of_them_copies(start, made, until):
+def test_memory_servers_answer_while_one_of_them_copies(start, made, until):
     servers = [start("memory") for _ in range(2)]
     found: list[int] = []
 

@@ -1,6 +1,4 @@
-"""Hostile arguments at the team's tools: each is refused with a code that says why, and nothing is
-written; what records say stays text.
-"""
+"""Hostile arguments of the team's tools: each is refused with a code, nothing is written."""
 
 from __future__ import annotations
 
@@ -14,7 +12,7 @@ from cortex.base.record_model import Observation
 from cortex.families.team.writes.create import create
 from families.memory.libraries import open_library
 from protocol.client import Client
-from protocol.team_place import INJECTED, TeamPlace, make_team_place, valid_calls
+from protocol.team_project import INJECTED, TeamProject, make_team_project, valid_calls
 
 UNKNOWN = "01AAAAAAAAAAAAAAAAAAAAAAAA"
 QUOTES = "thread_' OR 1=1; DROP TABLE records; --"
@@ -23,8 +21,8 @@ REFUSALS = {"VALIDATION_ERROR", "SENSITIVE_BLOCKED", "TARGET_NOT_FOUND", "SCOPE_
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory, strangers_environment) -> TeamPlace:
-    return make_team_place(tmp_path_factory.mktemp("hostile"))
+def place(tmp_path_factory, strangers_environment) -> TeamProject:
+    return make_team_project(tmp_path_factory.mktemp("hostile"))
 
 
 @pytest.fixture(scope="module")
@@ -130,7 +128,7 @@ def test_a_hostile_write_is_refused_with_a_reason_and_nothing_is_written(server,
 @pytest.mark.parametrize(
     "key", ["", " ", "a b", "a\nb", "k" * 201, "schlüssel", "a\0b", 7, None, ["a"]]
 )
-def test_a_key_that_is_none_is_refused_with_one_that_could_be_used(server, place, key):
+def test_malformed_idempotency_key_is_refused_with_a_suggested_one(server, place, key):
     before = place.deeds()
     for field in ("idempotency_key", "commit_id"):
         answer = server.call(
@@ -141,7 +139,7 @@ def test_a_key_that_is_none_is_refused_with_one_that_could_be_used(server, place
     assert place.deeds() == before
 
 
-def test_half_of_a_character_is_a_question_mark_in_what_is_kept(server, place):
+def test_half_a_character_is_stored_as_a_question_mark(server, place):
     name, arguments = observed(title="a\ud800b", tags=["t\udfff"])
     answer = server.call(name, {**arguments, "idempotency_key": "half-\ud800"})
     (number,) = json.loads(answer["result"]["content"][0]["text"])["data"]["ids"]
@@ -184,7 +182,7 @@ READS = {
 }  # fmt: skip
 
 
-def resolved(value: object, place: TeamPlace) -> object:
+def resolved(value: object, place: TeamProject) -> object:
     if isinstance(value, dict):
         return {key: resolved(part, place) for key, part in value.items()}
     return (
@@ -204,7 +202,7 @@ def test_a_hostile_question_is_refused_with_a_reason(server, place, why):
 
 
 @pytest.mark.parametrize("number", ["1e999", "-1e999", "1e-9", "-0.0", "9" * 400])
-def test_a_number_beyond_all_numbers_is_refused_or_the_most_there_is(server, number):
+def test_enormous_budget_is_refused_or_capped(server, number):
     call = f'{{"name":"cortex_get_inbox","arguments":{{"budget":{number}}}}}'
     server.send(
         f'{{"jsonrpc":"2.0","id":"{number}","method":"tools/call","params":{call}}}'.encode()
@@ -218,7 +216,7 @@ def test_a_number_beyond_all_numbers_is_refused_or_the_most_there_is(server, num
 
 
 @pytest.mark.parametrize("budget", [200, 201, 10**6, 10**15, 300.0])
-def test_any_other_budget_holds(server, place, budget):
+def test_valid_budget_bounds_every_answer(server, place, budget):
     for name, arguments in valid_calls(place, "budget").items():
         if "idempotency_key" not in arguments:
             answer = server.call(name, {**arguments, "budget": budget})
@@ -226,7 +224,7 @@ def test_any_other_budget_holds(server, place, budget):
             assert len(answer["result"]["content"][0]["text"]) <= 4 * budget
 
 
-def test_what_records_say_comes_back_as_text_within_json(server, place):
+def test_injected_record_text_comes_back_as_text_within_json(server, place):
     with open_library(place.settings) as library:
         create(
             library,

@@ -1,6 +1,4 @@
-"""`cortex mcp team` as foreign clients meet it: the official SDK's, raw lines, plain HTTP; every
-tool, both spellings, and nothing that approves.
-"""
+"""`cortex mcp team` with foreign clients: the official SDK, raw lines, plain HTTP."""
 
 from __future__ import annotations
 
@@ -21,15 +19,15 @@ from families.team.invariants import check_records
 from protocol.client import MODERN, Client, envelope
 from protocol.code_server import CORTEX
 from protocol.http_client import Server, serving
-from protocol.team_place import NAMES, READS, WRITES, TeamPlace, make_team_place, valid_calls
+from protocol.team_project import NAMES, READS, WRITES, TeamProject, make_team_project, valid_calls
 
 RETRIES = 32
 ALL_RIGHTS = {"CORTEX_TEAM_AGENT_TIER": "2", "CORTEX_TEAM_PUBLISH_COMMENTS": "true"}
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory, strangers_environment) -> TeamPlace:
-    return make_team_place(tmp_path_factory.mktemp("team"))
+def place(tmp_path_factory, strangers_environment) -> TeamProject:
+    return make_team_project(tmp_path_factory.mktemp("team"))
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +40,7 @@ def server(place) -> Iterator[Client]:
 
 @pytest.fixture(scope="module")
 def web(place) -> Iterator[Server]:
-    """Every family, for an agent that may do as much as any, with dots in the names."""
+    """Every family, for an agent with the highest rights of agents, with dots in the names."""
     families = ("code", "chunks", "kb", "memory", "team")
     more = ("--workspace", str(place.root), "--http", "127.0.0.1:0", "--tool-names", "dotted")
     with serving(
@@ -55,7 +53,7 @@ def names(server: Client) -> list[str]:
     return [tool["name"] for tool in server.request("tools/list")["result"]["tools"]]
 
 
-def told(answer: dict) -> dict:
+def data_of(answer: dict) -> dict:
     result = answer["result"]
     assert not result.get("isError"), result
     body = json.loads(result["content"][0]["text"])
@@ -64,10 +62,9 @@ def told(answer: dict) -> dict:
 
 
 # -- clients
-# -----------------------------------------------------------------------------------------------------------
 
 
-def test_the_official_client_lists_every_tool_and_calls_it_rightly_and_wrongly(place):
+def test_official_client_calls_every_tool_and_gets_errors_for_wrong_arguments(place):
     async def converse() -> None:
         argv = [*CORTEX[1:], "mcp", "team"]
         process = StdioServerParameters(
@@ -111,16 +108,16 @@ def test_the_official_client_lists_every_tool_and_calls_it_rightly_and_wrongly(p
 
 def test_tools_are_called_by_either_spelling_and_in_the_stateless_revision(server, place):
     for name, arguments in valid_calls(place, "raw").items():
-        first = told(server.call(name, arguments))
-        again = told(server.call(name.replace("_", ".", 1), arguments))
+        first = data_of(server.call(name, arguments))
+        again = data_of(server.call(name.replace("_", ".", 1), arguments))
         assert again.pop("replayed", False) == (name.removeprefix("cortex_") in WRITES)
         assert again == first, name
         ask = {"name": name, "arguments": arguments, "_meta": envelope(MODERN)}
-        assert told(server.request("tools/call", ask))
+        assert data_of(server.request("tools/call", ask))
     assert server.call("cortex.get.thread", {})["error"]["code"] == -32602
 
 
-def test_read_only_leaves_out_what_writes_and_the_search_of_chunk_files_is_listed_once(place):
+def test_read_only_omits_writing_tools_and_lists_the_chunk_search_once(place):
     with place.start("team", "chunks", "--read-only") as server:
         server.initialize()
         assert names(server) == [f"cortex_{name}" for name in READS]
@@ -129,7 +126,7 @@ def test_read_only_leaves_out_what_writes_and_the_search_of_chunk_files_is_liste
         assert (
             "`cortex_search`" in server.call("chunks_search", {"query": "lamp"})["error"]["message"]
         )
-        assert told(server.call("cortex_search", {"query": "lamp"}))["results"]
+        assert data_of(server.call("cortex_search", {"query": "lamp"}))["results"]
         before = place.deeds()
         for name in WRITES:
             assert "error" in server.call(
@@ -159,11 +156,10 @@ def test_the_http_api_and_its_document_have_the_same_tools(web, place):
 
 
 # -- rights
-# ------------------------------------------------------------------------------------------------------------
 
 
 def filled(schema: dict, text: str, depth: int = 0) -> object:
-    """Something that a schema takes, with this text wherever a text may be."""
+    """A value that a schema accepts, with this text wherever a text may be."""
     if "enum" in schema:
         return schema["enum"][-1]
     for choices in ("anyOf", "oneOf"):
@@ -182,7 +178,7 @@ def filled(schema: dict, text: str, depth: int = 0) -> object:
     return text
 
 
-def test_no_tool_of_any_family_approves_whatever_it_is_told(web, place):
+def test_no_tool_of_any_family_approves_a_draft(web, place):
     draft, before = place.ids["draft"], len(place.deeds())
     tools = {tool["name"]: tool for tool in web.modern("tools/list", {})[1]["result"]["tools"]}
     assert len(tools) > 2 * len(NAMES)
@@ -225,7 +221,7 @@ def test_no_tool_of_any_family_approves_whatever_it_is_told(web, place):
     check_records(place.home, place.settings)
 
 
-def test_no_setting_makes_an_agent_one_who_approves(place):
+def test_no_setting_lets_an_agent_approve(place):
     for tier in ("2", "3", "4", "99"):
         try:
             settings = settings_of(place.home, CORTEX_TEAM_AGENT_TIER=tier)
@@ -238,7 +234,6 @@ def test_no_setting_makes_an_agent_one_who_approves(place):
 
 
 # -- retries
-# -----------------------------------------------------------------------------------------------------------
 
 
 def test_retries_of_one_key_at_once_over_stdio_and_http_are_one_record(server, web, place):
@@ -256,7 +251,7 @@ def test_retries_of_one_key_at_once_over_stdio_and_http_are_one_record(server, w
             server.ask("tools/call", {"name": name, "arguments": arguments}) for _ in range(RETRIES)
         ]
         found = {message["id"]: message for message in (server.take(60) for _ in asked) if message}
-        said = [told(found[id]) for id in asked] + [one.result(60) for one in waiting]
+        said = [data_of(found[id]) for id in asked] + [answer.result(60) for answer in waiting]
     assert len(said) == 2 * RETRIES and len({row["ids"][0] for row in said}) == 1
     assert sum(not row.get("replayed") for row in said) == 1
     records = check_records(place.home, place.settings).values()

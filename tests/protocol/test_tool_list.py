@@ -27,7 +27,7 @@ from cortex.interfaces.transports.thread_pool import ThreadPool
 from cortex.toolkit.tool import Family
 from families.chunkfiles.chunk_files import make_chunk, write_chunks
 from families.memory.libraries import open_library, settings_of
-from protocol.team_place import NAMES
+from protocol.team_project import NAMES
 
 CODE = [
     "search_code",
@@ -96,7 +96,7 @@ async def listed(client: Client) -> list[str]:
     return [tool.name for tool in (await client.list_tools()).tools]
 
 
-async def told(client: Client, name: str, **arguments: object) -> dict:
+async def answer_to(client: Client, name: str, **arguments: object) -> dict:
     answer = await client.call_tool(name, arguments)
     assert not answer.is_error, answer.content
     return json.loads(answer.content[0].text)
@@ -113,23 +113,21 @@ def test_a_session_that_was_open_before_the_first_record_and_memory_finds_them(b
         before = await listed(client)
         assert before == [*CODE, *MEMORY, *NAMES]
         assert (await client.call_tool("query_memories", {"query": "lamps"})).is_error
-        assert (await told(client, "cortex_get_bootstrap_pack"))["success"]
-        assert (await told(client, "cortex_get_inbox"))["success"]
-        found = (await told(client, "cortex_search", query="switch lamp"))["data"]["results"]
+        assert (await answer_to(client, "cortex_get_bootstrap_pack"))["success"]
+        assert (await answer_to(client, "cortex_get_inbox"))["success"]
+        found = (await answer_to(client, "cortex_search", query="switch lamp"))["data"]["results"]
         assert [row["type"] for row in found] == ["code"]
         keep_first_record_and_memory(bench.home)
-        found = (await told(client, "cortex_search", query="lamps"))["data"]["results"]
+        found = (await answer_to(client, "cortex_search", query="lamps"))["data"]["results"]
         assert {"thread", "memories"} <= {row["type"] for row in found}
-        assert len((await told(client, "query_memories", query="lamps"))["results"]) == 1
+        assert len((await answer_to(client, "query_memories", query="lamps"))["results"]) == 1
         assert await listed(client) == before
 
     bench.converse(talk)
 
 
 @pytest.mark.parametrize("with_content", [False, True])
-def test_the_search_of_chunk_files_is_answered_by_its_contract_whatever_a_home_contains(
-    bench, with_content
-):
+def test_chunk_search_keeps_its_contract_in_any_home(bench, with_content):
     if with_content:
         keep_first_record_and_memory(bench.home)
     bench.write_chunks()
@@ -137,13 +135,13 @@ def test_the_search_of_chunk_files_is_answered_by_its_contract_whatever_a_home_c
     async def talk(client: Client) -> None:
         assert await listed(client) == [*CODE, *MEMORY, *NAMES]
         for narrowed in ({"chunk_types": ["documentation"]}, {"tags": ["docs"]}):
-            answer = await told(
+            answer = await answer_to(
                 client, "cortex_search", query="how is a lamp switched", limit=1_000, **narrowed
             )
             assert list(answer) == ["results", "total"] and answer["total"] == 1
             (result,) = answer["results"]
             assert list(result) == ["chunk", "combined_score"] and result["chunk"]["id"] == "lamps"
-        assert (await told(client, "cortex_search", query="lamp", chunk_types=["data"])) == {
+        assert (await answer_to(client, "cortex_search", query="lamp", chunk_types=["data"])) == {
             "results": [],
             "total": 0,
         }
@@ -151,7 +149,7 @@ def test_the_search_of_chunk_files_is_answered_by_its_contract_whatever_a_home_c
             await client.call_tool("cortex_search", {"query": " ", "tags": ["docs"]})
         assert caught.value.error.code == -32602
         everything = (
-            await told(client, "cortex_search", query="how is a lamp switched", chunk_types=[])
+            await answer_to(client, "cortex_search", query="how is a lamp switched", chunk_types=[])
         )["data"]
         assert sorted(
             row["title"] for row in everything["results"] if row["type"] in ("code", "chunks")
@@ -164,25 +162,27 @@ def test_the_search_of_chunk_files_is_answered_by_its_contract_whatever_a_home_c
     bench.converse(talk)
 
 
-def test_a_server_without_the_team_keeps_the_contract_of_the_chunk_files_for_every_call(bench):
+def test_server_without_the_team_keeps_the_chunk_search_contract_for_every_call(bench):
     keep_first_record_and_memory(bench.home)
     bench.write_chunks()
 
     async def talk(client: Client) -> None:
         assert await listed(client) == ["cortex_search"]
-        assert (await told(client, "cortex_search", query="how is a lamp switched"))["total"] == 2
+        assert (await answer_to(client, "cortex_search", query="how is a lamp switched"))[
+            "total"
+        ] == 2
 
     bench.converse(talk, "chunks")
 
 
-def test_the_team_alone_answers_for_chunk_files_and_says_where_there_are_none(bench):
+def test_team_server_answers_for_chunk_files_and_says_where_there_are_none(bench):
     async def missing(client: Client) -> None:
         answer = await client.call_tool("cortex_search", {"query": "lamp", "tags": ["docs"]})
         assert answer.is_error and "cortex chunks export" in answer.content[0].text
 
     async def there(client: Client) -> None:
         assert await listed(client) == NAMES
-        assert (await told(client, "cortex_search", query="lamp", tags=["docs"]))["total"] == 1
+        assert (await answer_to(client, "cortex_search", query="lamp", tags=["docs"]))["total"] == 1
 
     bench.converse(missing, "team")
     bench.write_chunks()

@@ -18,8 +18,8 @@ from cortex.families.team.writes.drafts import create_draft
 from cortex.interfaces.assembly.pool import engine_pool
 from cortex.interfaces.cli.checks.sync import check_sync
 from cortex.toolkit.tool import Call, bind, find_tool, perform
-from interfaces.cli.core_server import core_at
 from interfaces.cli.team_answers import answer, opened, refusal
+from interfaces.team_server.commands.core_server import core_at
 
 pytestmark = pytest.mark.usefixtures("isolated")
 

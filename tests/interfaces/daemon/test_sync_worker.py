@@ -27,8 +27,8 @@ from cortex.families.team.writes.create import create
 from cortex.interfaces.assembly.pool import engine_pool
 from cortex.interfaces.daemon import sync_worker
 from cortex.interfaces.daemon.sync_worker import Syncing
-from interfaces.cli.core_server import CoreServer, core_at
 from interfaces.daemon.place import CORTEX, Place
+from interfaces.team_server.commands.core_server import CoreServer, core_at
 
 Until = Callable[..., float]
 

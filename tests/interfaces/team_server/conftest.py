@@ -1,6 +1,4 @@
-"""A Core in this process: a ledger, a replica over it, people with tokens, and a client for each of
-them.
-"""
+"""A Core in this process: a ledger, a replica, principals with tokens, and their clients."""
 
 from __future__ import annotations
 
@@ -19,13 +17,13 @@ from cortex.families.team.ids import fresh_key
 from cortex.interfaces.team_server import principals
 from cortex.interfaces.team_server.app import App, make_app
 from cortex.interfaces.team_server.read_replica import ReadReplica
-from interfaces.team_server.straight import StraightClient
+from interfaces.team_server.direct_client import DirectClient
 
 EVERYWHERE = {"*": True}
 
 
 class Clock:
-    """A clock that stands until somebody moves it."""
+    """A clock that a test moves."""
 
     def __init__(self) -> None:
         self.now = 1_000.0
@@ -35,7 +33,7 @@ class Clock:
 
 
 class Client:
-    """Somebody who talks to a Core."""
+    """A client of a Core, with the token of one principal."""
 
     def __init__(self, http: TestClient, token: str) -> None:
         self.http = http
@@ -51,18 +49,19 @@ class Client:
         return self.http.request(method, f"/api/v2{path}", json=body, headers=headers, **more)
 
     def get(self, path: str, **params: Any) -> Any:
-        """What is told."""
-        return self.told(self.ask("GET", path, params=params))
+        """The data of the answer."""
+        return self.data_of(self.ask("GET", path, params=params))
 
     def post(self, path: str, body: Any = None, **more: Any) -> Any:
-        """What is told."""
-        return self.told(self.ask("POST", path, {} if body is None else body, **more))
+        """The data of the answer."""
+        return self.data_of(self.ask("POST", path, {} if body is None else body, **more))
 
     def patch(self, path: str, body: Any, **more: Any) -> Any:
-        """What is told."""
-        return self.told(self.ask("PATCH", path, body, **more))
+        """The data of the answer."""
+        return self.data_of(self.ask("PATCH", path, body, **more))
 
-    def told(self, response: Any) -> Any:
+    def data_of(self, response: Any) -> Any:
+        """The data of a response that must be a success."""
         assert response.status_code in (200, 201), response.text
         return response.json()["data"]
 
@@ -74,15 +73,15 @@ class Client:
         return error
 
 
-class Place:
-    """A Core with everything around it."""
+class RunningCore:
+    """A Core and its parts."""
 
     def __init__(
         self, settings: Settings, ledger: Ledger, replica: ReadReplica, clock: Clock
     ) -> None:
         self.settings, self.ledger, self.replica, self.clock = settings, ledger, replica, clock
         self.app: App = make_app(replica, ledger, settings, clock=clock)
-        self.http = StraightClient(self.app)
+        self.http = DirectClient(self.app)
 
     def person(
         self,
@@ -92,16 +91,34 @@ class Place:
         *,
         sensitive: bool = False,
     ) -> Client:
-        """Somebody new, with a token."""
-        one = principals.add(
+        """A client for a new principal."""
+        principal = principals.add(
             self.ledger, name, tier, sensitive, EVERYWHERE if grants is None else grants
         )
-        return Client(self.http, self.ledger.principals.make_token(one.id)[1])
+        return Client(self.http, self.ledger.principals.make_token(principal.id)[1])
+
+
+def error_of(response: Any, status: int, code: str) -> dict[str, Any]:
+    """Return the error of a response that must have this status and code, and no other field."""
+    assert response.status_code == status, response.text
+    error = response.json()["error"]
+    assert error["code"] == code
+    assert set(error) == {
+        "code",
+        "message",
+        "details",
+        "request_id",
+        "timestamp",
+        "retry_after",
+        "help_url",
+    }
+    assert response.headers["X-Request-Id"] == error["request_id"]
+    return error
 
 
 @pytest.fixture(scope="module")
 def world() -> Iterator[Any]:
-    """A team with much to hide."""
+    """A team with records hidden from some."""
     from interfaces.team_server.guarded_world import open_world  # which needs what is above
 
     with inmemory.folder() as folder, open_world(folder) as opened:
@@ -110,7 +127,7 @@ def world() -> Iterator[Any]:
 
 @pytest.fixture
 def folder(memory: Path) -> Path:
-    """Every write here is durable."""
+    """A folder in memory: every write of a Core is durable."""
     return memory
 
 
@@ -126,13 +143,15 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def open_place(settings: Settings, clock: Clock, folder: Path) -> Iterator[Callable[..., Place]]:
-    """Opens Cores, and closes them when the test ends."""
-    opened: list[Place] = []
+def open_core(
+    settings: Settings, clock: Clock, folder: Path
+) -> Iterator[Callable[..., RunningCore]]:
+    """A function that opens Cores; they are closed when the test ends."""
+    opened: list[RunningCore] = []
 
     def open_one(
         url: str = "", directory: Path | None = None, settings: Settings = settings
-    ) -> Place:
+    ) -> RunningCore:
         (folder / "ledger").mkdir(exist_ok=True)
         ledger = open_ledger(url or f"sqlite:///{folder / 'ledger'}")
         try:
@@ -142,31 +161,33 @@ def open_place(settings: Settings, clock: Clock, folder: Path) -> Iterator[Calla
         except BaseException:
             ledger.close()
             raise
-        place = Place(settings, ledger, replica, clock)
-        place.http.__enter__()
-        opened.append(place)
-        return place
+        core = RunningCore(settings, ledger, replica, clock)
+        core.http.__enter__()
+        opened.append(core)
+        return core
 
     yield open_one
-    for one in reversed(opened):
-        one.http.__exit__(None, None, None)
-        one.replica.close()
-        one.ledger.close()
+    for core in reversed(opened):
+        core.http.__exit__(None, None, None)
+        core.replica.close()
+        core.ledger.close()
 
 
 @pytest.fixture
-def place(open_place: Callable[..., Place]) -> Place:
+def core(open_core: Callable[..., RunningCore]) -> RunningCore:
     """A Core over a directory."""
-    return open_place()
+    return open_core()
 
 
 @pytest.fixture
-def in_postgres(open_place: Callable[..., Place], database: str, folder: Path) -> Place:
+def postgres_core(
+    open_core: Callable[..., RunningCore], database: str, folder: Path
+) -> RunningCore:
     """A Core whose records are in PostgreSQL."""
-    return open_place(database, folder / "replica")
+    return open_core(database, folder / "replica")
 
 
 @pytest.fixture
-def ada(place: Place) -> Client:
-    """Somebody who may do everything."""
-    return place.person("ada", 4, sensitive=True)
+def ada(core: RunningCore) -> Client:
+    """A client of a principal with all rights."""
+    return core.person("ada", 4, sensitive=True)

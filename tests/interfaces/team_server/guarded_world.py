@@ -1,9 +1,7 @@
-"""A Core with something hidden from everybody: people of every tier and grant, records of every
-kind in every place.
+"""A Core with hidden records: people of every tier and grant, records of all kinds and places.
 
-Each record says words of its own that nothing else says, and what an answer tells is looked through
-for those of what its reader may not see. Who sees what is told by hand in `PEOPLE`, not taken from
-the rule that is tested.
+Each record has words of its own, and answers are searched for those of records hidden from their
+reader. `PEOPLE` says by hand who sees what; it isn't derived from the rule under test.
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ from cortex.base.settings import load
 from cortex.engine.embedders.circuit_breaker import Embedders
 from cortex.engine.store.records.ledger import open_ledger
 from cortex.interfaces.team_server.read_replica import ReadReplica
-from interfaces.team_server.conftest import Client, Clock, Place
+from interfaces.team_server.conftest import Client, Clock, RunningCore
 
 SCOPES = {
     "harbor": {},
@@ -49,7 +47,7 @@ PATH = "src/lamp.py"
 
 
 @dataclass(frozen=True, slots=True)
-class Somebody:
+class Person:
     """A principal, and the places that they see."""
 
     tier: int
@@ -59,27 +57,27 @@ class Somebody:
 
 
 EVERYWHERE_READ, EVERYWHERE = {"*": False}, {"*": True}
-PEOPLE: dict[str, Somebody] = {
+PEOPLE: dict[str, Person] = {
     #                       tier  grants                           sensitive  sees
-    "nobody":       Somebody(2, {},                                False, ()),
-    "one-read":     Somebody(0, {"harbor": False},                 False, ("harbor",)),
-    "one-read-s":   Somebody(1, {"harbor": False},                 True,  ("harbor", "harbor!")),
-    "one-write":    Somebody(2, {"harbor": True},                  False, ("harbor",)),
-    "all-read":     Somebody(1, EVERYWHERE_READ,                   False, NORMAL),
-    "mate":         Somebody(1, EVERYWHERE,                        False, NORMAL),
-    "all-write":    Somebody(2, EVERYWHERE,                        False, NORMAL),
-    "all-write-s":  Somebody(2, EVERYWHERE,                        True,  (*NORMAL, "harbor!", "meadow!", "none!", "crypt!")),
-    "reviewer":     Somebody(3, EVERYWHERE,                        False, NORMAL),
-    "reviewer-s":   Somebody(3, EVERYWHERE,                        True,  (*NORMAL, "harbor!", "meadow!", "none!", "crypt!")),
-    "granted":      Somebody(2, {"*": True, "vault": False},       False, (*NORMAL, "vault")),
-    "closed-write":Somebody(3, {"vault": True},                   False, ("vault",)),
-    "closed-s":     Somebody(3, {"vault": True},                   True,  ("vault", "vault!")),
-    "steward":      Somebody(2, {},                                False, ("attic",)),
-    "deep-plain":   Somebody(3, {"crypt": True},                   False, ()),
-    "deep-s":       Somebody(3, {"crypt": True},                   True,  ("crypt!",)),
-    "chief":        Somebody(4, EVERYWHERE,                        False, (*NORMAL, "vault", "attic")),
-    "chief-one":    Somebody(4, {"harbor": True},                  False, ("harbor",)),
-    "root":         Somebody(4, EVERYWHERE,                        True,  PLACES),
+    "nobody":       Person(2, {},                                False, ()),
+    "one-read":     Person(0, {"harbor": False},                 False, ("harbor",)),
+    "one-read-s":   Person(1, {"harbor": False},                 True,  ("harbor", "harbor!")),
+    "one-write":    Person(2, {"harbor": True},                  False, ("harbor",)),
+    "all-read":     Person(1, EVERYWHERE_READ,                   False, NORMAL),
+    "mate":         Person(1, EVERYWHERE,                        False, NORMAL),
+    "all-write":    Person(2, EVERYWHERE,                        False, NORMAL),
+    "all-write-s":  Person(2, EVERYWHERE,                        True,  (*NORMAL, "harbor!", "meadow!", "none!", "crypt!")),
+    "reviewer":     Person(3, EVERYWHERE,                        False, NORMAL),
+    "reviewer-s":   Person(3, EVERYWHERE,                        True,  (*NORMAL, "harbor!", "meadow!", "none!", "crypt!")),
+    "granted":      Person(2, {"*": True, "vault": False},       False, (*NORMAL, "vault")),
+    "closed-write":Person(3, {"vault": True},                   False, ("vault",)),
+    "closed-s":     Person(3, {"vault": True},                   True,  ("vault", "vault!")),
+    "steward":      Person(2, {},                                False, ("attic",)),
+    "deep-plain":   Person(3, {"crypt": True},                   False, ()),
+    "deep-s":       Person(3, {"crypt": True},                   True,  ("crypt!",)),
+    "chief":        Person(4, EVERYWHERE,                        False, (*NORMAL, "vault", "attic")),
+    "chief-one":    Person(4, {"harbor": True},                  False, ("harbor",)),
+    "root":         Person(4, EVERYWHERE,                        True,  PLACES),
 }  # fmt: skip
 _WORD = re.compile("zq[a-z]+")
 _ID = re.compile(
@@ -89,7 +87,7 @@ _ID = re.compile(
 
 @dataclass(slots=True)
 class Planted:
-    """A record that is there, and what only it says."""
+    """A record that exists, and the words that only it has."""
 
     id: str
     kind: str
@@ -100,34 +98,33 @@ class Planted:
     words: list[str] = field(default_factory=list)
 
     def is_for(self, name: str) -> bool:
-        """Whether somebody may know of it."""
-        one = PEOPLE[name]
-        if any(place not in one.sees for place in self.places or (self.place,)):
+        """Whether a person may know of this record."""
+        person = PEOPLE[name]
+        if any(place not in person.sees for place in self.places or (self.place,)):
             return False
         if self.kind == "draft":
-            return self.author == name or one.tier >= 3
+            return self.author == name or person.tier >= 3
         return self.kind != "notification" or name in (self.recipient, self.author)
 
 
 class World:
-    """What is there, and everybody's client."""
+    """A Core's records, and a client for each person."""
 
-    def __init__(self, place: Place) -> None:
-        self.place = place
+    def __init__(self, core: RunningCore) -> None:
+        self.core = core
         self.planted: dict[str, Planted] = {}
         self.clients: dict[str, Client] = {}
         self.gone: dict[str, tuple[str, ...]] = {}  # words of versions before, and where they were
         self.moved = ""  # an artifact that was in the vault and is in the harbor
-        self.pointed: set[str] = set()  # ids that what anybody sees names
+        self.pointed: set[str] = set()  # ids named by a record that others may see
         self._count = 0
         self._fresh: list[str] = []
         self._hidden: dict[str, set[str]] = {}
 
-    # -- making it
-    # -----------------------------------------------------------------------------------------------------
+    # -- making records
 
     def word(self) -> str:
-        """A word that nobody has said yet."""
+        """A word that no record has yet."""
         self._count += 1
         letters = "".join("abcdefghij"[int(digit)] for digit in f"{self._count:04d}")
         self._fresh.append(f"zq{letters}")
@@ -140,54 +137,55 @@ class World:
         self, path: str, body: dict[str, Any], place: str, by: str = "root", **more: Any
     ) -> Planted:
         """Write a record."""
-        told = self.clients[by].post(path, body)
-        one = Planted(told["id"], told["kind"], place, by, words=self._fresh, **more)
+        answer = self.clients[by].post(path, body)
+        planted = Planted(answer["id"], answer["kind"], place, by, words=self._fresh, **more)
         self._fresh = []
-        self.planted[one.id] = one
-        return one
+        self.planted[planted.id] = planted
+        return planted
 
     def of(self, kind: str, place: str) -> Planted:
         """The first record of a kind in a place."""
-        return next(one for one in self.planted.values() if (one.kind, one.place) == (kind, place))
+        return next(
+            record
+            for record in self.planted.values()
+            if (record.kind, record.place) == (kind, place)
+        )
 
     def kept(self, number: str) -> Any:
-        """What a record says."""
-        record = self.place.ledger.records.one(number)
+        """The present body of a record."""
+        record = self.core.ledger.records.one(number)
         assert record is not None
         return record.body
 
     def ids(self, name: str, *kinds: str) -> set[str]:
-        """The ids that somebody may see."""
+        """The ids that a person may see."""
         return {
-            one.id
-            for one in self.planted.values()
-            if one.is_for(name) and (not kinds or one.kind in kinds)
+            record.id
+            for record in self.planted.values()
+            if record.is_for(name) and (not kinds or record.kind in kinds)
         }
 
-    # -- looking through answers
-    # ---------------------------------------------------------------------------------------
+    # -- checking answers
 
-    def look_through(self, name: str, text: str, told: str = "") -> None:
-        """What somebody is told has no word and no id of what they may not see, but for what they
-        said themselves.
-        """
+    def look_through(self, name: str, text: str, allowed: str = "") -> None:
+        """Check that a text has no word or id hidden from a person, but for those that they sent."""
         said = (
             set(_WORD.findall(text))
             | set(_ID.findall(text))
             | {slug for slug in SCOPES if slug in text}
         )
-        leaked = [one for one in said & self.hidden(name) if one not in told]
+        leaked = [word for word in said & self.hidden(name) if word not in allowed]
         assert not leaked, (name, leaked, text[:2_000])
 
     def hidden(self, name: str) -> set[str]:
-        """Words, ids and slugs that somebody may not be told."""
+        """Words, ids and slugs hidden from a person."""
         if name not in self._hidden:
-            away = [one for one in self.planted.values() if not one.is_for(name)]
-            words = {word for one in away for word in one.words}
+            away = [record for record in self.planted.values() if not record.is_for(name)]
+            words = {word for record in away for word in record.words}
             words |= {
                 word for word, places in self.gone.items() if set(places) - set(PEOPLE[name].sees)
             }
-            ids = {one.id for one in away} - self.pointed
+            ids = {record.id for record in away} - self.pointed
             slugs = {slug for slug in SCOPES if _own(slug) not in PEOPLE[name].sees}
             self._hidden[name] = words | ids | slugs
         return self._hidden[name]
@@ -198,7 +196,7 @@ def _own(slug: str) -> str:
 
 
 class Reader:
-    """Somebody whose answers are looked through."""
+    """A client whose answers are all checked for hidden words and ids."""
 
     def __init__(self, world: World, name: str) -> None:
         self.world, self.name = world, name
@@ -213,31 +211,28 @@ class Reader:
         return response
 
     def read(self, method: str, path: str, body: Any = None, **params: Any) -> Any:
-        """What is told."""
-        return self.client.told(self.ask(method, path, body, params=params))
+        """The data of an answer."""
+        return self.client.data_of(self.ask(method, path, body, params=params))
 
     def all(self, path: str, **params: Any) -> list[dict[str, Any]]:
         """All pages of a list."""
         found: list[dict[str, Any]] = []
         cursor = ""
         while True:
-            told = self.ask("GET", path, params={"limit": 100, "cursor": cursor, **params}).json()
-            found += told["data"]
-            assert told["pagination"]["has_more"] == bool(told["pagination"]["cursor"])
-            cursor = told["pagination"]["cursor"]
+            answer = self.ask("GET", path, params={"limit": 100, "cursor": cursor, **params}).json()
+            found += answer["data"]
+            assert answer["pagination"]["has_more"] == bool(answer["pagination"]["cursor"])
+            cursor = answer["pagination"]["cursor"]
             if not cursor:
                 return found
 
 
-# -- what there is
-# -----------------------------------------------------------------------------------------------------
+# -- the records
 
 
 @contextmanager
 def open_world(folder: Path) -> Iterator[World]:
-    """A Core in which all of it is there; nothing of it was changed since, but for what `furnish`
-    changes.
-    """
+    """A Core with all records; tests change only records that they write themselves."""
     environment = {"CORTEX_HOME": str(folder / "home"), "CORTEX_CORE_RATES": "0,0,0,0,0"}
     settings = load(None, environment=environment, flags={"indexing.workers": 1}, user_home=folder)
     (folder / "ledger").mkdir()
@@ -246,24 +241,24 @@ def open_world(folder: Path) -> Iterator[World]:
         replica = stack.enter_context(
             ReadReplica(settings, ledger, folder / "ledger", embedders=Embedders(None))
         )
-        place = Place(settings, ledger, replica, Clock())
-        stack.enter_context(place.http)
-        world = World(place)
+        core = RunningCore(settings, ledger, replica, Clock())
+        stack.enter_context(core.http)
+        world = World(core)
         furnish(world)
         yield world
 
 
 def furnish(world: World) -> None:
-    world.clients["root"] = world.place.person("root", 4, sensitive=True)
+    world.clients["root"] = world.core.person("root", 4, sensitive=True)
     scopes = {slug: _scope(world, slug, more) for slug, more in SCOPES.items()}
-    for name, one in PEOPLE.items():
+    for name, person in PEOPLE.items():
         if name != "root":
             grants = {
                 scopes[slug].id if slug != "*" else slug: writes
-                for slug, writes in one.grants.items()
+                for slug, writes in person.grants.items()
             }
-            world.clients[name] = world.place.person(
-                name, one.tier, grants, sensitive=one.sensitive
+            world.clients[name] = world.core.person(
+                name, person.tier, grants, sensitive=person.sensitive
             )
     for place in PLACES:
         _fill(world, place)
@@ -338,7 +333,7 @@ def _fill(world: World, place: str) -> None:
 
 
 def _cross(world: World) -> None:
-    """What lies in two places, what somebody else drafted, and what was somewhere else before."""
+    """Write records that lie in two places, belong to other authors, or were moved."""
     root, said = world.clients["root"], world.said
     home = world.of("thread", "harbor")
     for place in ("meadow", "harbor!", "vault", "none"):
@@ -386,19 +381,19 @@ def _cross(world: World) -> None:
 
 
 def _take_stock(world: World) -> None:
-    """Notifications, and the links of what seems to contradict, are made on the way."""
-    for kept in world.place.ledger.records.changes(0, 100_000):
+    """Register the notifications and contradiction links that other writes caused."""
+    for kept in world.core.ledger.records.changes(0, 100_000):
         record = kept.record
         if record.id in world.planted:
             continue
         if record.kind == "notification":
             place = world.planted[record.body.about].place
-            one = Planted(
+            planted = Planted(
                 record.id, "notification", place, record.author, recipient=record.body.recipient
             )
         else:
             places = tuple(
                 world.planted[end].place for end in (record.body.source, record.body.target)
             )
-            one = Planted(record.id, "link", places[0], places=places)
-        world.planted[record.id] = one
+            planted = Planted(record.id, "link", places[0], places=places)
+        world.planted[record.id] = planted

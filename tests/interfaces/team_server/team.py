@@ -1,6 +1,4 @@
-"""A team in one process, for tests of what a Core takes: a ledger, principals, and homes whose
-outbox goes there by hand.
-"""
+"""A team in one process: a ledger, principals, and homes that send actions to it."""
 
 from __future__ import annotations
 
@@ -39,9 +37,7 @@ from families.team.invariants import check_ledger
 
 
 class Unindexed(Library):
-    """A library in which somebody else has what is written found, later: a test that finds nothing
-    needn't wait for that.
-    """
+    """A library that doesn't index its writes: tests that search nothing needn't wait for that."""
 
     def follow(self, *, forget: bool = False) -> bool:
         return False
@@ -68,7 +64,7 @@ class Team:
         sensitive: bool = True,
         grants: dict[str, bool] | None = None,
     ) -> Home:
-        """The home of a principal who is new here; all is granted unless something else is."""
+        """The home of a new principal; all is granted unless something else is given."""
         principals.add(
             self.ledger, name, tier, sensitive, {"*": True} if grants is None else grants
         )
@@ -89,7 +85,7 @@ class Team:
         return accept(self.ledger, principal, self.viewer(principal), action, self.settings)
 
     def check(self) -> None:
-        """What must hold of a ledger."""
+        """Check the invariants of the ledger."""
         with self.ledger.connections.read() as connection:
             check_ledger(connection)
 
@@ -105,7 +101,7 @@ class Team:
 
 @dataclass
 class Home:
-    """Where a principal works."""
+    """The home of a principal."""
 
     team: Team
     name: str
@@ -117,16 +113,16 @@ class Home:
         return self.team.principal(self.name)
 
     def actions(self) -> list[tuple[OutboxEntry, Action]]:
-        """What waits here, as it is told to the Core."""
+        """The waiting outbox entries, each with its action as it is sent to the Core."""
         return [(entry, self.action(entry)) for entry in self.library.store.outbox.waiting(10_000)]
 
     def action(self, entry: OutboxEntry) -> Action:
         changes = [renamed_changed(change, outward(self.name)) for change in entry.changes]
-        told = action_to(entry, f"{entry.key}@{self.name}/{entry.actor}", changes)
-        return action_from(json.loads(json.dumps(told)))
+        sent = action_to(entry, f"{entry.key}@{self.name}/{entry.actor}", changes)
+        return action_from(json.loads(json.dumps(sent)))
 
     def flush(self) -> list[Accepted]:
-        """Send all that waits, and keep the answers."""
+        """Send all waiting actions and keep the answers."""
         return [self.send(entry, action, self.principal) for entry, action in self.actions()]
 
     def send(self, entry: OutboxEntry, action: Action, principal: Principal) -> Accepted:
@@ -136,11 +132,11 @@ class Home:
         return accepted
 
     def pull(self) -> None:
-        """Take all that is new."""
+        """Take all new changes."""
         viewer = self.team.viewer(self.principal)
         news = self.team.ledger.records.changes(self.cursor, 100_000)
-        self._apply([one for one in news if self.team.sees(viewer, one.record)])
-        self.cursor = max((one.change for one in news), default=self.cursor)
+        self._apply([change for change in news if self.team.sees(viewer, change.record)])
+        self.cursor = max((change.change for change in news), default=self.cursor)
 
     def sync(self) -> list[Accepted]:
         done = self.flush()
@@ -148,13 +144,18 @@ class Home:
         return done
 
     def bodies(self) -> dict[str, Body]:
-        """All that is here, as it is called at the Core."""
-        told = self.library.store.records.changes(0, 100_000)
-        return {one.record.id: renamed(one.record, outward(self.name)).body for one in told}
+        """All records of this home, as they are named at the Core."""
+        changes = self.library.store.records.changes(0, 100_000)
+        return {
+            change.record.id: renamed(change.record, outward(self.name)).body for change in changes
+        }
 
     def _apply(self, records: Any, settle: int | None = None) -> None:
-        told = [record_from(json.loads(json.dumps(record_to(record)))) for record in records]
-        here = [VersionedRecord(renamed(one.record, inward(self.name)), one.change) for one in told]
+        received = [record_from(json.loads(json.dumps(record_to(record)))) for record in records]
+        here = [
+            VersionedRecord(renamed(versioned.record, inward(self.name)), versioned.change)
+            for versioned in received
+        ]
         self.library.store.records.apply(
             here,
             (),
@@ -167,7 +168,7 @@ class Home:
 
 @contextmanager
 def open_team(folder: Path, url: str = "", *, indexed: bool = False) -> Iterator[Team]:
-    """A Core without anybody, in a folder or at an address."""
+    """A Core without principals, in a folder or at an address."""
     with ExitStack() as stack:
         (folder / "core").mkdir(parents=True)
         ledger = stack.enter_context(open_ledger(url or f"sqlite:///{folder / 'core'}"))
@@ -179,10 +180,10 @@ def open_team(folder: Path, url: str = "", *, indexed: bool = False) -> Iterator
         yield Team(ledger, settings, home_of)
 
 
-def told(
+def record_change(
     id: str, after: Body, before: Body | None = None, author: str = "ada", created: int = 1
 ) -> RecordChange:
-    """A change, as somebody could make it up."""
+    """A made-up change of a record."""
     return RecordChange(id, type(after).__name__.lower(), author, created, before, after)
 
 

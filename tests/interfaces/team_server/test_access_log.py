@@ -1,11 +1,11 @@
-"""What a Core writes to stderr besides its requests."""
+"""The log of a Core: one JSON line per request, and its own warnings."""
 
 import json
 import logging
 
 import pytest
 
-from cortex.interfaces.team_server.access_log import write_logs
+from cortex.interfaces.team_server.access_log import JsonLines, write_logs
 
 NAMES = ("cortex", "uvicorn", "psycopg")
 
@@ -14,19 +14,19 @@ NAMES = ("cortex", "uvicorn", "psycopg")
 def logs():
     """The loggers of a server; as they were when the test is over."""
     before = {
-        name: (one.handlers, one.level, one.propagate)
+        name: (logger.handlers, logger.level, logger.propagate)
         for name in NAMES
-        for one in [logging.getLogger(name)]
+        for logger in [logging.getLogger(name)]
     }
     yield
     for name, (handlers, level, propagate) in before.items():
-        one = logging.getLogger(name)
-        one.handlers, one.propagate = handlers, propagate
-        one.setLevel(level)
+        logger = logging.getLogger(name)
+        logger.handlers, logger.propagate = handlers, propagate
+        logger.setLevel(level)
 
 
 @pytest.mark.usefixtures("logs")
-def test_a_database_that_is_away_is_told_as_json_and_not_with_each_try(capsys):
+def test_repeated_database_failure_is_logged_once_as_json(capsys):
     write_logs("json")
     for number in range(5):
         logging.getLogger("psycopg.pool").warning(
@@ -34,7 +34,35 @@ def test_a_database_that_is_away_is_told_as_json_and_not_with_each_try(capsys):
         )
         logging.getLogger("cortex.interfaces.team_server").warning("the same")
     lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
-    assert [one["message"] for one in lines if one["logger"] == "psycopg.pool"] == [
+    assert [line["message"] for line in lines if line["logger"] == "psycopg.pool"] == [
         "error connecting in 'pool-1': refused 0"
     ]
     assert len(lines) == 6
+
+
+def test_access_log_names_principal_and_route_but_never_content(core, ada, caplog):
+    with caplog.at_level(logging.INFO, "cortex.core.requests"):
+        ada.ask("POST", "/threads?x=hush-query", {"title": "hush-title"})
+        ada.ask("POST", "/threads", {"title": "hush-title"}, headers={"X-Request-Id": "r-1"})
+        core.http.get("/hush-path")
+    # The client of the tests logs its own requests.
+    lines = [
+        JsonLines().format(record)
+        for record in caplog.records
+        if not record.name.startswith("httpx2")
+    ]
+    assert "hush" not in "\n".join(lines) and ada.token not in "\n".join(lines)
+    logged = json.loads(lines[1])
+    assert {
+        name: logged[name]
+        for name in ("level", "request_id", "principal", "method", "route", "status")
+    } == {
+        "level": "info",
+        "request_id": "r-1",
+        "principal": "ada",
+        "method": "POST",
+        "route": "/api/v2/threads",
+        "status": 201,
+    }
+    assert logged["ms"] > 0 and "time" in logged
+    assert json.loads(lines[2])["route"] == "unknown"

@@ -1,4 +1,4 @@
-"""Who may see and write what: principals, grants, stewards, private subcortexes."""
+"""The access policy: principals, grants, stewards, private subcortexes."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ SCOPES = (OPEN, SECRET, OTHER)
 
 def principal(tier: int = 2, sensitive: bool = False, **grants: bool) -> Principal:
     named = {"everywhere": "*", "open": OPEN.id, "hush": SECRET.id, "other": OTHER.id}
-    told = {named[name]: writes for name, writes in grants.items()}
-    return Principal("principal_1", "ada", tier, sensitive, "active", 1, told)
+    granted = {named[name]: writes for name, writes in grants.items()}
+    return Principal("principal_1", "ada", tier, sensitive, "active", 1, granted)
 
 
 def made(body: Body, author: str = "ada") -> Record:
@@ -43,7 +43,7 @@ def made(body: Body, author: str = "ada") -> Record:
 
 def getting(*records: Record):
     known = {scope.id: scope for scope in (*SCOPES, *records)} | {
-        one.body.slug: one for one in SCOPES
+        scope.body.slug: scope for scope in SCOPES
     }
     return known.get
 
@@ -58,12 +58,12 @@ def refusal(
     return None
 
 
-def test_everywhere_is_not_where_it_is_private():
+def test_grant_for_everywhere_excludes_private_subcortexes():
     viewer = viewer_of(principal(everywhere=True), SCOPES)
     assert viewer.may_write("") and viewer.may_write(OPEN.id) and not viewer.may_write(SECRET.id)
     assert not viewer.may_read(SECRET.id) and viewer.may_write(OTHER.id), "a steward writes"
     assert viewer_of(principal(4, everywhere=False), SCOPES).may_read(SECRET.id), (
-        "whoever may do all sees all"
+        "tier 4 with a grant for everywhere sees all"
     )
     assert not viewer_of(principal(4, open=True), SCOPES).may_read(SECRET.id)
 
@@ -74,24 +74,24 @@ def test_grants_are_read_or_write():
         viewer.may_read(OPEN.id) and not viewer.may_write(OPEN.id) and viewer.may_write(SECRET.id)
     )
     assert not viewer.may_read("") and not viewer.may_write("")
-    nobody = viewer_of(replace(principal(), name="zoe"), SCOPES)
-    assert not nobody.reads and not nobody.writes
+    stranger = viewer_of(replace(principal(), name="zoe"), SCOPES)
+    assert not stranger.reads and not stranger.writes
 
 
-def test_who_writes_everywhere_and_may_read_in_a_private_subcortex_only_reads_there():
+def test_read_grant_in_a_private_subcortex_outranks_write_everywhere():
     who = principal(3, everywhere=True, hush=False)
     viewer = viewer_of(who, SCOPES)
     assert (
         viewer.may_read(SECRET.id) and not viewer.may_write(SECRET.id) and viewer.may_write(OPEN.id)
     )
-    told = refusal(who, None, made(Thread("A title", "", subcortex=SECRET.id)))
-    assert told is not None and told.code == "RIGHTS_MISSING"
+    error = refusal(who, None, made(Thread("A title", "", subcortex=SECRET.id)))
+    assert error is not None and error.code == "RIGHTS_MISSING"
 
 
-def test_the_stamp_changes_with_what_may_be_seen():
+def test_stamp_changes_with_the_rights_of_the_viewer():
     stamps = [
-        stamp_of(viewer_of(one, SCOPES))
-        for one in (
+        stamp_of(viewer_of(who, SCOPES))
+        for who in (
             principal(),
             principal(3),
             principal(sensitive=True),
@@ -118,7 +118,7 @@ def test_a_write_needs_its_scope(grants, code):
     assert (unfiled is None) == ("everywhere" in grants)
 
 
-def test_what_is_moved_needs_both_scopes():
+def test_move_needs_both_scopes():
     before = made(Thread("x", subcortex=OPEN.id))
     after = replace(before, body=replace(before.body, subcortex=OTHER.id))
     assert refusal(principal(open=True, other=True), before, after) is None
@@ -131,25 +131,25 @@ def test_what_is_moved_needs_both_scopes():
     )
 
 
-def test_a_hidden_scope_is_answered_like_none():
+def test_hidden_scope_is_answered_as_a_missing_one():
     """But for the name that was used, the answers are the same, and tell of nothing near."""
     gone = "subcortex_" + "0" * 26
     errors = []
     for scope in (SECRET.id, gone):
-        one = refusal(principal(open=True), None, made(Thread("x", subcortex=scope)))
-        assert one is not None and one.context["near"] == []
+        error = refusal(principal(open=True), None, made(Thread("x", subcortex=scope)))
+        assert error is not None and error.context["near"] == []
         errors.append(
             (
-                one.code,
-                one.message.replace(scope, "X"),
-                str(one.context).replace(scope, "X"),
-                one.suggestions,
+                error.code,
+                error.message.replace(scope, "X"),
+                str(error.context).replace(scope, "X"),
+                error.suggestions,
             )
         )
     assert errors[0] == errors[1]
 
 
-def test_a_refusal_tells_what_was_named_and_not_where_that_is():
+def test_refusal_names_the_target_but_not_its_scope():
     thread = made(Thread("x", subcortex=SECRET.id))
     for body in (
         Observation("x", thread=thread.id),
@@ -163,7 +163,7 @@ def test_a_refusal_tells_what_was_named_and_not_where_that_is():
     assert refusal(principal(everywhere=True), None, link, thread).context["id"] == thread.id
 
 
-def test_what_isnt_seen_cant_be_changed():
+def test_hidden_record_cannot_be_changed():
     for thread in (
         made(Thread("x", subcortex=SECRET.id)),
         made(Thread("x", sensitivity=SENSITIVE)),
@@ -175,7 +175,7 @@ def test_what_isnt_seen_cant_be_changed():
     assert refusal(principal(3, everywhere=True), draft, draft) is None
 
 
-def test_what_is_sensitive_is_written_by_who_sees_it_and_drafted_by_all():
+def test_sensitive_record_is_written_by_its_viewers_and_drafted_by_all():
     said = made(Observation("x", sensitivity=SENSITIVE))
     assert refusal(principal(everywhere=True), None, said).code == "RIGHTS_MISSING"
     assert refusal(principal(everywhere=True, sensitive=True), None, said) is None
@@ -188,7 +188,7 @@ def test_what_is_sensitive_is_written_by_who_sees_it_and_drafted_by_all():
     )
 
 
-def test_a_subcortex_is_made_by_who_writes_everywhere():
+def test_subcortex_is_created_only_with_write_everywhere():
     new = made(Subcortex("new-one", "New"))
     assert refusal(principal(4, everywhere=True), None, new) is None
     assert refusal(principal(4, everywhere=False, open=True), None, new).code == "RIGHTS_MISSING"
@@ -201,6 +201,6 @@ def test_a_subcortex_is_made_by_who_writes_everywhere():
     assert refusal(principal(4, open=False), OPEN, OPEN).code == "RIGHTS_MISSING"
 
 
-def test_whoever_writes_may_have_others_hear_of_it():
-    told = made(Notification("mention", "bob", OPEN.id, "x", "y"))
-    assert refusal(principal(), None, told) is None
+def test_notification_needs_no_right_of_its_own():
+    sent = made(Notification("mention", "bob", OPEN.id, "x", "y"))
+    assert refusal(principal(), None, sent) is None

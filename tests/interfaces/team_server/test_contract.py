@@ -1,8 +1,7 @@
-"""The Core answers as its document says, whatever fits it or doesn't: requests are made of the
-document itself.
+"""A Core answers as its OpenAPI document says, to valid and invalid requests made of it.
 
-`make test` asks a few of each operation, always the same, `make soak` thousands. Ids of what is
-there stand in some of them, so that not everything ends at what isn't.
+`make test` sends a few requests for each operation, always the same, `make soak` thousands. Ids of
+existing records stand in some of them, so that not every request ends in a 404.
 """
 
 from __future__ import annotations
@@ -37,10 +36,10 @@ CHECKS = [
     response_headers_conformance,
     response_schema_conformance,
 ]
-EXAMPLES, SOAKED = 3, 150  # of an operation, a way of making them, and somebody who asks
+EXAMPLES, SOAKED = 3, 150  # for each operation and reader
 DOCUMENT = schemathesis.openapi.from_dict(json.loads(json.dumps(describe(ROUTES, SCHEMAS))))
 ALL: Any = DOCUMENT.get_all_operations()
-OPERATIONS: dict[str, Any] = {one.ok().label: one.ok() for one in ALL}
+OPERATIONS: dict[str, Any] = {operation.ok().label: operation.ok() for operation in ALL}
 KINDS = {"subcortexes": "subcortex", "threads": "thread", "comments": "comment", "observations": "observation", "drafts": "draft",
          "artifacts": "artifact", "tasks": "task", "links": "link", "notifications": "notification"}  # fmt: skip
 REFS = {"subcortex_id": "subcortex", "linked_subcortex_id": "subcortex", "linked_thread_id": "thread", "linked_task_id": "task",
@@ -49,19 +48,19 @@ REFS = {"subcortex_id": "subcortex", "linked_subcortex_id": "subcortex", "linked
 
 
 def known(world: World, path: str) -> str:
-    """An id that a path may have, of what may be changed without harm to the rest."""
+    """An id for a path, of a record that may be changed without harm to other tests."""
     kind = path.split("/")[3]
     if kind in KINDS:
         return world.of(KINDS[kind], "harbor").id
     if kind == "principals":
         return "nobody"
-    principals = world.place.ledger.principals
+    principals = world.core.ledger.principals
     nobody = principals.named("nobody")
     assert nobody is not None
     return next(token.id for token in principals.tokens() if token.principal == nobody.id)
 
 
-# Of what has rules that a schema doesn't tell: something that follows them.
+# Values that follow rules which a schema can't express.
 PLAUSIBLE: dict[str, Any] = {"budget": 4_000, "max_chars": None, "review_by_date": "2027-01-31", "expires_at": "2099-01-01", "since": "7d",
                              "until": "2099-01-01", "cursor": None, "patch": {"status": "done"}, "evidence_links": [], "parent_comment_id": None,
                              "pinned_threads": [], "pinned_artifacts": [], "pinned_tasks": [], "code_links": [], "version": None, "scope": "global",
@@ -69,7 +68,7 @@ PLAUSIBLE: dict[str, Any] = {"budget": 4_000, "max_chars": None, "review_by_date
 
 
 def grounded(world: World, name: str, value: Any) -> Any:
-    """What is sent, with ids of what is there and as somebody could have meant it."""
+    """A generated value with ids of existing records and plausible fields."""
     if name in PLAUSIBLE:
         return PLAUSIBLE[name]
     if name in REFS and isinstance(value, str):
@@ -77,24 +76,22 @@ def grounded(world: World, name: str, value: Any) -> Any:
     match value:
         case dict():
             parts = list(value.items())[:1] if name == "subject" else value.items()
-            return {part: grounded(world, part, one) for part, one in parts}
+            return {part: grounded(world, part, inner) for part, inner in parts}
         case list():
-            return [grounded(world, "", one) for one in value]
+            return [grounded(world, "", item) for item in value]
         case str() if name in ("slug", "name"):
             return fresh_key().lower().replace("_", "-")
         case str():
-            return "".join(one for one in value if one.isprintable()) or "a"
+            return "".join(character for character in value if character.isprintable()) or "a"
     return value
 
 
 def flushed(world: World) -> st.SearchStrategy[Any]:
-    """Actions of homes, which the document leaves open: of what is there, with something else in
-    it.
-    """
+    """Actions of homes, which the document leaves open: records with one value replaced."""
     bodies = [
-        (one.kind, one.id, body_to(world.kept(one.id)))
-        for one in world.planted.values()
-        if one.place == "harbor"
+        (record.kind, record.id, body_to(world.kept(record.id)))
+        for record in world.planted.values()
+        if record.place == "harbor"
     ]
     value = st.one_of(
         st.text(max_size=20),
@@ -128,14 +125,14 @@ def flushed(world: World) -> st.SearchStrategy[Any]:
     return st.lists(action(), min_size=1, max_size=3)
 
 
-def test_every_operation_is_asked():
+def test_every_documented_operation_is_tested():
     assert len(OPERATIONS) == len(ROUTES) + 3
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("name", ["root", "mate"])
 @pytest.mark.parametrize("label", list(OPERATIONS))
-def test_answers_are_as_the_document_says(world, campaign, label, name):
+def test_answers_conform_to_the_openapi_document(world, campaign, label, name):
     operation, client = OPERATIONS[label], world.clients[name]
     actions, answered = flushed(world), []
 

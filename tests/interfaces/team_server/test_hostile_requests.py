@@ -1,6 +1,4 @@
-"""Whatever comes in at a Core's door, as bytes: it is answered with an error that names a code, and
-nothing is written.
-"""
+"""Hostile requests, byte by byte: each is answered with an error code, nothing is written."""
 
 from __future__ import annotations
 
@@ -30,10 +28,10 @@ BODIES = (
 
 
 class Raw:
-    """Requests as a server hands them over, byte by byte."""
+    """A sender of requests as a server hands them over, byte by byte."""
 
-    def __init__(self, place: Any, token: str, loop: asyncio.Runner) -> None:
-        self.place, self.token, self.loop = place, token, loop
+    def __init__(self, core: Any, token: str, loop: asyncio.Runner) -> None:
+        self.core, self.token, self.loop = core, token, loop
 
     def ask(
         self,
@@ -46,19 +44,21 @@ class Raw:
         kind: bytes | None = b"application/json",
         key: str = "",
     ) -> tuple[int, dict[str, str], str]:
-        told = [
+        all_headers = [
             HOST,
             (b"authorization", f"Bearer {self.token}".encode()),
             (b"content-length", str(len(body)).encode()),
         ]
-        told += [(b"content-type", kind)] if kind is not None and body else []
+        all_headers += [(b"content-type", kind)] if kind is not None and body else []
         if method in ("POST", "PATCH"):
-            told.append((b"idempotency-key", (key or f"k{new_ulid()}").encode("latin-1")))
+            all_headers.append((b"idempotency-key", (key or f"k{new_ulid()}").encode("latin-1")))
         own = headers or []
-        told = [one for one in told if one[0] not in {name for name, _ in own}] + own
+        all_headers = [
+            header for header in all_headers if header[0] not in {name for name, _ in own}
+        ] + own
         scope = {
             "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "scheme": "http", "method": method, "path": path,
-            "raw_path": path.encode("utf-8", "surrogatepass"), "root_path": "", "query_string": query, "headers": told,
+            "raw_path": path.encode("utf-8", "surrogatepass"), "root_path": "", "query_string": query, "headers": all_headers,
             "client": ("127.0.0.1", 5), "server": ("127.0.0.1", 80),
         }  # fmt: skip
         return self.loop.run(self._send(scope, body))
@@ -73,21 +73,23 @@ class Raw:
         async def send(message: Any) -> None:
             sent.append(message)
 
-        await self.place.app(scope, receive, send)
+        await self.core.app(scope, receive, send)
         start = sent[0]
-        told = {name.decode("latin-1"): value.decode("latin-1") for name, value in start["headers"]}
-        text = b"".join(one.get("body", b"") for one in sent[1:]).decode("utf-8")
-        return start["status"], told, text
+        headers = {
+            name.decode("latin-1"): value.decode("latin-1") for name, value in start["headers"]
+        }
+        text = b"".join(message.get("body", b"") for message in sent[1:]).decode("utf-8")
+        return start["status"], headers, text
 
 
 @pytest.fixture
-def raw(place, ada) -> Iterator[Raw]:
+def raw(core, ada) -> Iterator[Raw]:
     with asyncio.Runner() as loop:
-        yield Raw(place, ada.token, loop)
+        yield Raw(core, ada.token, loop)
 
 
 def refused(answer: tuple[int, dict[str, str], str], *statuses: int) -> dict[str, Any]:
-    """The error of an answer, which is one of a client's."""
+    """The error of an answer that must have one of these statuses, by default any of a client's."""
     status, headers, text = answer
     assert status in (statuses or (400, 404, 405, 413, 415)), text[:500]
     error = json.loads(text)["error"]
@@ -95,8 +97,8 @@ def refused(answer: tuple[int, dict[str, str], str], *statuses: int) -> dict[str
     return error
 
 
-def nothing_is_there(place: Any) -> bool:
-    return place.ledger.records.last_change() == 0
+def nothing_is_there(core: Any) -> bool:
+    return core.ledger.records.last_change() == 0
 
 
 NUMBERS = [
@@ -118,7 +120,7 @@ NUMBERS = [
 ]
 
 
-def test_numbers_that_are_none_or_too_many_digits(place, raw):
+def test_malformed_numbers_are_never_a_server_error(core, raw):
     for number in NUMBERS:
         for path, field in (("/principals", "tier"), ("/search", "limit"), ("/search", "budget")):
             more = '"name": "zz", ' if path == "/principals" else '"query": "zz", '
@@ -136,7 +138,7 @@ def test_numbers_that_are_none_or_too_many_digits(place, raw):
         for name in ("limit", "cursor"):
             status, _, text = raw.ask("GET", "/api/v2/threads", query=f"{name}={number}".encode())
             assert status in (200, 400), text
-    assert nothing_is_there(place)
+    assert nothing_is_there(core)
 
 
 TEXTS = [
@@ -153,18 +155,18 @@ TEXTS = [
 ]
 
 
-def test_texts_that_are_none(place, raw):
+def test_malformed_texts_are_refused(core, raw):
     for text in TEXTS:
-        told = json.dumps(text).encode()
-        refused(raw.ask("POST", "/api/v2/threads", b'{"title": "a", "colour": %s}' % told))
-        refused(raw.ask("POST", "/api/v2/threads", b'{"title": "a", %s: 1}' % told))
-        refused(raw.ask("POST", "/api/v2/principals", b'{"name": %s, "tier": 1}' % told))
-        refused(raw.ask("POST", "/api/v2/threads", b'{"title": "a", "subcortex_id": %s}' % told))
+        sent = json.dumps(text).encode()
+        refused(raw.ask("POST", "/api/v2/threads", b'{"title": "a", "colour": %s}' % sent))
+        refused(raw.ask("POST", "/api/v2/threads", b'{"title": "a", %s: 1}' % sent))
+        refused(raw.ask("POST", "/api/v2/principals", b'{"name": %s, "tier": 1}' % sent))
+        refused(raw.ask("POST", "/api/v2/threads", b'{"title": "a", "subcortex_id": %s}' % sent))
         refused(
             raw.ask(
                 "POST",
                 "/api/v2/links",
-                b'{"source_id": %s, "relation": "supports", "target_id": "a"}' % told,
+                b'{"source_id": %s, "relation": "supports", "target_id": "a"}' % sent,
             )
         )
         for body in (
@@ -172,17 +174,17 @@ def test_texts_that_are_none(place, raw):
             b'{"query": "a", "filters": {"tags": [%s]}}',
             b'{"query": "a", "cursor": %s}',
         ):
-            status, _, answer = raw.ask("POST", "/api/v2/search", body % told)
+            status, _, answer = raw.ask("POST", "/api/v2/search", body % sent)
             assert status in (200, 400), answer
         for subject in ("thread_id", "ref", "subcortex_slug"):
             refused(
                 raw.ask(
                     "POST",
                     "/api/v2/packs/context",
-                    b'{"subject": {"%s": %s}}' % (subject.encode(), told),
+                    b'{"subject": {"%s": %s}}' % (subject.encode(), sent),
                 )
             )
-        status, _, answer = raw.ask("POST", "/api/v2/sync/visible", b'{"ids": [%s]}' % told)
+        status, _, answer = raw.ask("POST", "/api/v2/sync/visible", b'{"ids": [%s]}' % sent)
         assert status in (200, 400), answer
         action = {
             "idempotency_key": text,
@@ -193,10 +195,10 @@ def test_texts_that_are_none(place, raw):
             "POST", "/api/v2/sync/flush", json.dumps({"actions": [action]}).encode()
         )
         assert status in (200, 400) and "applied" not in answer
-    assert nothing_is_there(place)
+    assert nothing_is_there(core)
 
 
-def test_titles_that_are_no_text_are_refused_and_the_rest_is_told_as_it_was(ada, raw):
+def test_title_that_is_no_text_is_refused_and_any_other_unicode_is_kept(ada, raw):
     for text in ("\x00", "a\x00b"):
         refused(raw.ask("POST", "/api/v2/threads", b'{"title": %s}' % json.dumps(text).encode()))
     # Half of a character is none
@@ -214,14 +216,14 @@ SHAPES = [
 ]  # fmt: skip
 
 
-def test_bodies_that_are_no_object(place, raw):
+def test_bodies_that_are_no_object_are_refused(core, raw):
     for body in SHAPES:
         for path in BODIES:
             refused(raw.ask("POST", f"/api/v2{path}", body), 400, 415)
-    assert nothing_is_there(place)
+    assert nothing_is_there(core)
 
 
-def test_what_is_said_twice_is_not_taken_for_either(place, raw):
+def test_repeated_parameters_and_headers_are_refused(core, raw):
     status, _, text = raw.ask("POST", "/api/v2/threads", b'{"title": "first", "title": "second"}')
     assert status == 400 or json.loads(text)["data"]["title"] == "second"
     refused(raw.ask("GET", "/api/v2/threads", query=b"limit=1&limit=2"), 400)
@@ -229,7 +231,7 @@ def test_what_is_said_twice_is_not_taken_for_either(place, raw):
     refused(raw.ask("POST", "/api/v2/threads", b'{"title": "a"}', headers=two), 400)
 
 
-def test_bodies_of_another_kind(place, raw):
+def test_bodies_of_another_content_type_or_length_are_refused(core, raw):
     for kind in (b"text/plain", b"text/html", b"application/x-www-form-urlencoded", b"multipart/form-data; boundary=a", b"application/jsonx",
                  b"*/*", b"", b"\xff", b"application/json, text/plain", None):  # fmt: skip
         refused(raw.ask("POST", "/api/v2/threads", b'{"title": "a"}', kind=kind), 415)
@@ -239,7 +241,7 @@ def test_bodies_of_another_kind(place, raw):
         )
         assert status in (400, 413), text
     refused(raw.ask("POST", "/api/v2/threads", b'{"title": "' + b"a" * 5_000_000 + b'"}'), 413)
-    assert nothing_is_there(place)
+    assert nothing_is_there(core)
 
 
 PATHS = [
@@ -252,16 +254,16 @@ PATHS = [
 ]  # fmt: skip
 
 
-def test_paths_that_lead_nowhere(place, raw):
+def test_unknown_paths_are_not_found(core, raw):
     for path in PATHS:
         refused(raw.ask("GET", path), 404)
         status, _, text = raw.ask("POST", path, b"{}")
         assert status in (400, 404, 405), (path[:80], text[:200])
-    assert nothing_is_there(place)
+    assert nothing_is_there(core)
 
 
-def test_a_path_that_leads_elsewhere_needs_what_that_needs(place, raw):
-    raw.token = place.person("bob", 3).token
+def test_path_traversal_does_not_bypass_the_tier(core, raw):
+    raw.token = core.person("bob", 3).token
     for path in (
         "/api/v2/threads/../principals",
         "/api/v2/threads/%2e%2e/principals",
@@ -287,7 +289,7 @@ VERBS = [
 ]
 
 
-def test_verbs_that_nobody_knows(place, raw):
+def test_unknown_methods_are_refused(core, raw):
     for route in ROUTES[:4]:
         path = f"/api/v2{route.path}".replace("{id}", "a")
         for verb in VERBS:
@@ -298,7 +300,7 @@ def test_verbs_that_nobody_knows(place, raw):
             assert status != 405 or "GET" in headers["allow"]
     for path in ("/health", "/metrics", "/api/v2/openapi.json"):
         refused(raw.ask("POST", path, b"{}"), 405)
-    assert nothing_is_there(place)
+    assert nothing_is_there(core)
 
 
 HEADERS = [
@@ -317,18 +319,18 @@ HEADERS = [
 ]
 
 
-def test_headers_that_want_more(place, raw):
+def test_hostile_headers_are_ignored(core, raw):
     for headers in HEADERS:
-        status, told, text = raw.ask("GET", "/api/v2/threads", headers=headers)
+        status, received, text = raw.ask("GET", "/api/v2/threads", headers=headers)
         assert status == 200 and json.loads(text)["data"] == []
         assert not any(
             "evil" in f"{name}{value}".lower() or "\n" in value or "\r" in value
-            for name, value in told.items()
+            for name, value in received.items()
         )
         assert (
-            "etag" not in told
-            and told["x-request-id"].isprintable()
-            and len(told["x-request-id"]) < 100
+            "etag" not in received
+            and received["x-request-id"].isprintable()
+            and len(received["x-request-id"]) < 100
         )
 
 
@@ -344,25 +346,25 @@ def test_another_host_or_origin_is_refused(raw, header):
     b"Bearer \xff\xfe", b"Bearer ctx_\x00_a", b"Bearer " + b"ctx_" + b"a" * 100_000, b"Bearer ctx_a_b_c", b"\x00", b"Bearer\tctx_a_b", b"bearer ' OR 1=1",
     b"Bearer ctx_%_%", b"Bearer ctx__", b"Digest a", b"Bearer " + "ctx_\u0661_a".encode(),
 ])  # fmt: skip
-def test_tokens_that_are_none(raw, value):
+def test_malformed_token_is_rejected(raw, value):
     refused(raw.ask("GET", "/api/v2/threads", headers=[(b"authorization", value)]), 401)
 
 
-def test_two_tokens_are_not_better_than_one(place, ada, raw):
-    bob = place.person("bob", 0)
-    told = [
+def test_two_tokens_give_no_more_rights_than_one(core, ada, raw):
+    bob = core.person("bob", 0)
+    both = [
         (b"authorization", f"Bearer {bob.token}".encode()),
         (b"authorization", f"Bearer {ada.token}".encode()),
     ]
-    assert raw.ask("GET", "/api/v2/principals", headers=told)[0] in (401, 403)
-    told.reverse()
-    assert raw.ask("GET", "/api/v2/me", headers=told)[0] in (200, 401)
+    assert raw.ask("GET", "/api/v2/principals", headers=both)[0] in (401, 403)
+    both.reverse()
+    assert raw.ask("GET", "/api/v2/me", headers=both)[0] in (200, 401)
 
 
 KEYS = [b"", b" ", b"\x00", b"a\nb", b"\xff", b"a" * 201, b"a b", "é".encode(), b"\x7f"]
 
 
-def test_keys_that_are_none(place, raw):
+def test_malformed_idempotency_keys_are_refused(core, raw):
     for key in KEYS:
         refused(
             raw.ask(
@@ -370,14 +372,13 @@ def test_keys_that_are_none(place, raw):
             ),
             400,
         )
-    assert nothing_is_there(place)
+    assert nothing_is_there(core)
 
 
 # -- cursors
-# -----------------------------------------------------------------------------------------------------------
 
 
-def test_cursors_that_somebody_changed(ada, raw):
+def test_tampered_cursors_are_refused(ada, raw):
     for number in range(5):
         ada.post("/threads", {"title": f"retry {number}"})
     good = ada.ask("GET", "/threads", params={"limit": 2}).json()["pagination"]["cursor"]
@@ -411,13 +412,13 @@ def test_cursors_that_somebody_changed(ada, raw):
         f"\x00:{digest}",
         f"{'a' * 101}:{digest}",
     ]
-    strange += [base64.urlsafe_b64encode(one.encode()).decode() for one in made]
+    strange += [base64.urlsafe_b64encode(plain_cursor.encode()).decode() for plain_cursor in made]
     for cursor in strange:
         refused(raw.ask("GET", "/api/v2/threads", query=f"cursor={quote(cursor)}".encode()), 400)
     # A place that isn't there is one between others
     for other in ("zzzz", "thread_", "9", place[:-1]):
-        told = base64.urlsafe_b64encode(f"{other}:{digest}".encode()).decode()
-        assert raw.ask("GET", "/api/v2/threads", query=f"cursor={quote(told)}".encode())[0] in (
+        forged = base64.urlsafe_b64encode(f"{other}:{digest}".encode()).decode()
+        assert raw.ask("GET", "/api/v2/threads", query=f"cursor={quote(forged)}".encode())[0] in (
             200,
             400,
         )
@@ -433,7 +434,7 @@ def test_cursors_that_somebody_changed(ada, raw):
         assert status in (200, 400), text
 
 
-def test_numbers_in_cursors_that_nobody_gave(ada):
+def test_forged_cursor_numbers_are_refused(ada):
     artifact = ada.post("/artifacts", {"title": "a"})["id"]
     for title in "bcd":
         ada.patch(f"/artifacts/{artifact}", {"title": title})
@@ -448,8 +449,8 @@ def test_numbers_in_cursors_that_nobody_gave(ada):
         assert ada.ask("GET", path, params={"limit": 2, "cursor": good}).json()["data"]
 
 
-def test_places_of_a_pull_that_nobody_gave(place, ada, raw):
-    epoch = place.ledger.epoch()
+def test_forged_sync_cursors_are_refused(core, ada, raw):
+    epoch = core.ledger.epoch()
     ada.post("/threads", {"title": "a"})
     for since in (f"{epoch}:-1", f"{epoch}:", f"{epoch}:1.5", f"{epoch}:{'9' * 19}", f"{epoch}:\u0661", f"{epoch}", ":1", f"{epoch}:1:1", "x" * 101, "%00",
                   f"{epoch}:1\n", f" {epoch}:1"):  # fmt: skip
@@ -472,17 +473,16 @@ QUERIES = [b"limit=%00", b"tag=%ED%A0%80", b"tag=%FF", b"tag=%", b"tag=%zz", b"\
            b"status=open%00", b"author=%27%20OR%201=1", b"since=9999999999d", b"until=-1d", b"since=%2B1", b"subcortex=%00", b"cursor=%00"]  # fmt: skip
 
 
-def test_queries_that_are_odd(raw):
+def test_odd_queries_are_never_a_server_error(raw):
     for query in QUERIES:
         status, _, text = raw.ask("GET", "/api/v2/threads", query=query)
         assert status in (200, 400, 404), (query, text)
 
 
-# -- too many
-# ----------------------------------------------------------------------------------------------------------
+# -- too many values
 
 
-def test_too_many_of_anything(place, ada, raw):
+def test_requests_with_too_many_values_are_refused(core, ada, raw):
     many = [f"thread_{new_ulid()}" for _ in range(10_000)]
     refused(raw.ask("POST", "/api/v2/sync/visible", json.dumps({"ids": many}).encode()), 400)
     refused(raw.ask("POST", "/api/v2/notifications/ack", json.dumps({"ids": many}).encode()), 400)
@@ -512,14 +512,14 @@ def test_too_many_of_anything(place, ada, raw):
     refused(
         raw.ask("GET", "/api/v2/threads", query=b"&".join(b"tag=a" for _ in range(10_000))), 400
     )
-    told = json.loads(
+    answer = json.loads(
         raw.ask("POST", "/api/v2/sync/visible", json.dumps({"ids": many[:1_000]}).encode())[2]
     )
-    assert len(told["data"]["unknown"]) == 1_000
-    assert nothing_is_there(place)
+    assert len(answer["data"]["unknown"]) == 1_000
+    assert nothing_is_there(core)
 
 
-def test_a_search_for_more_tags_than_anything_has(ada):
+def test_search_for_too_many_distinct_tags_is_refused(ada):
     ada.post("/artifacts", {"title": "retry", "tags": ["a"]})
     for tags, status in ((["a"] * 2_000, 200), (["a", *map(str, range(2_000))], 400)):
         assert (
@@ -530,7 +530,7 @@ def test_a_search_for_more_tags_than_anything_has(ada):
         )
 
 
-def test_a_body_of_countless_values_is_refused_before_each_is_a_problem(ada, raw):
+def test_body_with_countless_values_is_refused_with_one_problem(ada, raw):
     nested = b'{"a":' + b"[" * 40 + b"]" * 40 + b"}"
     for path, body in (
         ("/sync/visible", b'{"ids":[' + b"1," * 100_000 + b"1]}"),
@@ -544,7 +544,7 @@ def test_a_body_of_countless_values_is_refused_before_each_is_a_problem(ada, raw
         ("/sync/flush", b'{"actions":[' + b",".join([nested] * 4_000) + b"]}"),
     ):
         error = refused(raw.ask("POST", f"/api/v2{path}", body), 400)
-        assert len(error["details"]) == 1, "nobody counts what doesn't fit"
+        assert len(error["details"]) == 1, "problems aren't counted one by one"
     text = "[,{" * 33_000
     assert (
         ada.post("/artifacts", {"title": "a", "body_md": text, "summary_md": ",[" * 900})["body_md"]
@@ -553,7 +553,7 @@ def test_a_body_of_countless_values_is_refused_before_each_is_a_problem(ada, raw
     assert len(ada.get("/artifacts")) == 1
 
 
-def test_a_list_that_does_not_fit_is_one_problem(raw):
+def test_invalid_list_is_reported_as_few_problems(raw):
     for path, body in (
         ("/threads", {"title": "t", "tags": [0] * 10_000}),
         (
@@ -563,11 +563,11 @@ def test_a_list_that_does_not_fit_is_one_problem(raw):
         ("/sync/visible", {"ids": [0] * 10_000}),
     ):
         error = refused(raw.ask("POST", f"/api/v2{path}", json.dumps(body).encode()), 400)
-        # What is missing, what isn't known, and that nothing is left then
+        # A missing field, an unknown field, and that nothing is left then
         assert len(error["details"]) <= 3, error
 
 
-def test_more_values_than_anybody_has_to_say_are_not_read(raw):
+def test_body_with_too_many_values_is_refused_unread(raw):
     for path, inner in (("/threads", "0," * 30_000), ("/sync/flush", "0," * 1_100_000)):
         error = refused(
             raw.ask("POST", f"/api/v2{path}", f'{{"actions":[{inner}0]}}'.encode()), 400
@@ -576,12 +576,12 @@ def test_more_values_than_anybody_has_to_say_are_not_read(raw):
 
 
 @pytest.mark.parametrize("path", ["~", "/etc/passwd", "../x", "C:\\x"])
-def test_code_that_is_in_no_project_is_a_mistake_of_whoever_asks(raw, path):
+def test_context_pack_for_code_outside_a_project_is_a_bad_request(raw, path):
     body = json.dumps({"subject": {"code_link": {"path": path}}}).encode()
     refused(raw.ask("POST", "/api/v2/packs/context", body), 400)
 
 
-def test_as_much_is_read_as_the_document_allows(raw):
+def test_largest_documented_batch_is_accepted(raw):
     link = {
         "path": "a.py",
         "repo": "r",
@@ -597,7 +597,7 @@ def test_as_much_is_read_as_the_document_allows(raw):
     assert status == 201, text[:300]
 
 
-def test_an_object_of_too_many_names_is_one_problem(raw):
+def test_object_with_too_many_names_is_one_problem(raw):
     several = [{"title": "t", **dict.fromkeys(map(str, range(20_000)), 1)}]
     error = refused(
         raw.ask(

@@ -1,6 +1,4 @@
-"""Who may see and write what is judged when it is one's turn to write: what became private while
-one waited is private.
-"""
+"""Access is checked when a waiting write gets its turn, not when the request came."""
 
 from __future__ import annotations
 
@@ -9,7 +7,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,27 +15,22 @@ from cortex.base.record_model import Actor
 from cortex.engine.store import RecordTransaction, TransactionOptions
 from cortex.engine.store.records.ledger import open_ledger
 from cortex.families.team.index_text import wording
-from interfaces.team_server.conftest import Client, Place
-from interfaces.team_server.test_app_sync import action, change
-
-
-@pytest.fixture
-def away(open_place: Callable[..., Place], database: str, folder: Path) -> Place:
-    return open_place(database, folder / "replica")
+from interfaces.team_server.conftest import Client, RunningCore
+from interfaces.team_server.sync_requests import action, change
 
 
 class Hidden:
-    """A thread in a subcortex that everybody saw, and what another Core writes there meanwhile."""
+    """A thread in a visible subcortex that another Core makes private meanwhile."""
 
-    def __init__(self, place: Place, database: str) -> None:
-        self.ada, self.eve = place.person("ada", 4), place.person("eve", 2)
+    def __init__(self, core: RunningCore, database: str) -> None:
+        self.ada, self.eve = core.person("ada", 4), core.person("eve", 2)
         self.database = database
         self.scope = self.ada.post("/subcortexes", {"slug": "payroll", "name": "Payroll"})["id"]
         self.thread = self.ada.post(
             "/threads", {"title": "Pay", "body_md": "old", "subcortex_id": self.scope}
         )["id"]
-        told = {"title": "Pay", "body": "old", "subcortex": self.scope}
-        self.same = {**change("Pay", self.thread), "author": "ada", "before": told, "after": told}
+        sent = {"title": "Pay", "body": "old", "subcortex": self.scope}
+        self.same = {**change("Pay", self.thread), "author": "ada", "before": sent, "after": sent}
 
     def hide(self, step: RecordTransaction) -> str:
         for number, news in (
@@ -52,7 +44,7 @@ class Hidden:
 
     @contextmanager
     def hidden_meanwhile(self, sent_away: str = "") -> Iterator[Callable[..., Future[Any]]]:
-        """Whoever asks inside the block waits for their turn, and has it when the block ends."""
+        """Queue requests inside the block; they get their turn when the block ends."""
         import psycopg
 
         waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
@@ -86,10 +78,10 @@ class Hidden:
                     time.sleep(0.005)
 
 
-def test_who_waited_for_their_turn_neither_sees_nor_writes_what_became_private_meanwhile(
-    away: Place, database: str
+def test_waiting_write_neither_reads_nor_changes_what_became_private_meanwhile(
+    postgres_core: RunningCore, database: str
 ):
-    hidden = Hidden(away, database)
+    hidden = Hidden(postgres_core, database)
     typed = {**hidden.same, "after": {**hidden.same["after"], "title": "Mine"}}
     new = change("New", subcortex=hidden.scope)
     sent = {"actions": [action("same", hidden.same), action("typed", typed), action("new", new)]}
@@ -99,9 +91,9 @@ def test_who_waited_for_their_turn_neither_sees_nor_writes_what_became_private_m
         own = ask(
             hidden.ada, "POST", "/sync/flush", {"actions": [action("own", hidden.same)]}, key=None
         )
-    told = flushed.result()
-    assert [one["status"] for one in told.json()["data"]["results"]] == ["refused"] * 3
-    assert "salaries" not in told.text and "Pay" not in told.text
+    answer = flushed.result()
+    assert [result["status"] for result in answer.json()["data"]["results"]] == ["refused"] * 3
+    assert "salaries" not in answer.text and "Pay" not in answer.text
     assert patched.result().status_code == 503 and "salaries" not in patched.result().text
     assert own.result().json()["data"]["results"][0]["records"][0]["body"]["body"] == "salaries"
     kept = hidden.ada.get(f"/threads/{hidden.thread}")
@@ -111,19 +103,21 @@ def test_who_waited_for_their_turn_neither_sees_nor_writes_what_became_private_m
     )
 
 
-def test_who_is_sent_away_while_they_wait_writes_nothing(away: Place, database: str):
-    hidden = Hidden(away, database)
+def test_principal_revoked_while_waiting_writes_nothing(postgres_core: RunningCore, database: str):
+    hidden = Hidden(postgres_core, database)
     with hidden.hidden_meanwhile(sent_away="eve") as ask:
         flushed = ask(
             hidden.eve, "POST", "/sync/flush", {"actions": [action("new", change("New"))]}, key=None
         )
         written = ask(hidden.eve, "POST", "/threads", {"title": "New"})
     assert (flushed.result().status_code, written.result().status_code) == (401, 401)
-    assert [one["title"] for one in hidden.ada.get("/threads")] == ["Pay"]
+    assert [row["title"] for row in hidden.ada.get("/threads")] == ["Pay"]
 
 
-def test_who_is_sent_away_while_they_wait_lets_nobody_in(away: Place, database: str):
-    hidden = Hidden(away, database)
+def test_principal_revoked_while_waiting_adds_no_principal_or_token(
+    postgres_core: RunningCore, database: str
+):
+    hidden = Hidden(postgres_core, database)
     hidden.ada.patch("/principals/eve", {"tier": 4})
     with hidden.hidden_meanwhile(sent_away="eve") as ask:
         asked = [
@@ -131,49 +125,50 @@ def test_who_is_sent_away_while_they_wait_lets_nobody_in(away: Place, database: 
             ask(hidden.eve, "PATCH", "/principals/eve", {"status": "active"}),
             ask(hidden.eve, "POST", "/principals/ada/tokens", {}),
         ]
-    assert [one.result().status_code for one in asked] == [401] * 3
-    assert [one["status"] for one in hidden.ada.get("/principals")] == ["active", "revoked"]
+    assert [response.result().status_code for response in asked] == [401] * 3
+    assert [row["status"] for row in hidden.ada.get("/principals")] == ["active", "revoked"]
     assert len(hidden.ada.get("/tokens")) == 2
 
 
-def test_two_who_may_do_everything_do_not_lock_each_other_out(away: Place, database: str):
-    hidden = Hidden(away, database)
+def test_two_admins_demoting_each_other_at_once_leave_one_admin(
+    postgres_core: RunningCore, database: str
+):
+    hidden = Hidden(postgres_core, database)
     hidden.ada.patch("/principals/eve", {"tier": 4})
     with hidden.hidden_meanwhile() as ask:
         asked = [
             ask(hidden.ada, "PATCH", "/principals/eve", {"tier": 3}),
             ask(hidden.eve, "PATCH", "/principals/ada", {"tier": 3}),
         ]
-    assert sorted(one.result().status_code for one in asked) == [200, 403]
-    assert sorted(one.tier for one in away.ledger.principals.all()) == [3, 4]
+    assert sorted(response.result().status_code for response in asked) == [200, 403]
+    assert sorted(row.tier for row in postgres_core.ledger.principals.all()) == [3, 4]
 
 
-def test_what_a_directory_has_is_judged_the_same(place: Place, ada: Client):
-    """Where the ledger is a directory, nothing comes between."""
+def test_flush_to_a_sqlite_ledger_respects_a_visibility_change(core: RunningCore, ada: Client):
     scope = ada.post("/subcortexes", {"slug": "payroll", "name": "Payroll"})["id"]
-    eve = place.person("eve", 2)
-    told = eve.post(
+    eve = core.person("eve", 2)
+    answer = eve.post(
         "/sync/flush", {"actions": [action("a", change("A", subcortex=scope))]}, key=None
     )
-    assert [one["status"] for one in told["results"]] == ["applied"]
+    assert [result["status"] for result in answer["results"]] == ["applied"]
     ada.patch("/subcortexes/payroll", {"visibility": "private"})
-    told = eve.post(
+    answer = eve.post(
         "/sync/flush", {"actions": [action("b", change("B", subcortex=scope))]}, key=None
     )
-    assert [one["error"]["code"] for one in told["results"]] == ["SCOPE_NOT_FOUND"]
+    assert [result["error"]["code"] for result in answer["results"]] == ["SCOPE_NOT_FOUND"]
 
 
-def test_what_becomes_private_while_somebody_comes_to_read_it_is_not_told(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+def test_record_made_private_while_a_read_begins_is_not_shown(
+    core: RunningCore, monkeypatch: pytest.MonkeyPatch
 ):
-    hidden, replica = Hidden(place, ""), place.replica
+    hidden, replica = Hidden(core, ""), core.replica
     come, left = replica.as_, [1]
 
     @contextmanager
     def come_late(viewer: Any) -> Iterator[Any]:
         if left:
             left.clear()
-            step = place.ledger.records.perform(
+            step = core.ledger.records.perform(
                 hidden.hide,
                 TransactionOptions(
                     actor=Actor("ada", 4),

@@ -1,7 +1,6 @@
-"""Who is told what at a Core: everybody of `PEOPLE`, by every way of reading, row by row; and
-nothing of the rest, not by a word.
+"""Reading at a Core, row by row: each of `PEOPLE` sees exactly the records visible to them.
 
-What somebody may not see is answered as what isn't there: the same status, the same words.
+A hidden record is answered as a missing one: the same status, the same words.
 """
 
 from __future__ import annotations
@@ -47,88 +46,94 @@ def reader(world: World, name: str) -> Reader:
 
 
 def twin_of(ref: str) -> str:
-    """What is called almost like this, and isn't there."""
+    """A missing id or slug that differs in its last character."""
     return ref[:-1] + ("0" if ref[-1] != "0" else "1") if "_" in ref else f"{ref[:-1]}w"
 
 
 def alike(response: Any, ref: str) -> tuple[int, Any]:
-    """An answer without what is another one in each: when, and what was asked for."""
-    told = json.loads(response.text.replace(ref, "REF")) if response.text else {}
+    """An answer without its request id, its time and the reference that was asked for."""
+    answer = json.loads(response.text.replace(ref, "REF")) if response.text else {}
     for part in ("meta", "error"):
         for name in ("request_id", "timestamp"):
-            told.get(part, {}).pop(name, None)
-    return response.status_code, told
+            answer.get(part, {}).pop(name, None)
+    return response.status_code, answer
 
 
 def answered_as_nothing(
     reader: Reader, method: str, path: str, body: Any, ref: str, **more: Any
 ) -> tuple[int, Any]:
-    """Ask for what is hidden, in place of REF, and for what isn't there; the answers are the same."""
+    """Ask for a hidden and for a missing record in place of REF; the answers must be equal."""
     answers = []
-    for one in (ref, twin_of(ref)):
-        sent = None if body is None else json.loads(json.dumps(body).replace("REF", one))
-        params = {name: str(value).replace("REF", one) for name, value in more.items()}
+    for asked_ref in (ref, twin_of(ref)):
+        sent = None if body is None else json.loads(json.dumps(body).replace("REF", asked_ref))
+        params = {name: str(value).replace("REF", asked_ref) for name, value in more.items()}
         answers.append(
-            alike(reader.ask(method, path.replace("REF", one), sent, params=params), one)
+            alike(
+                reader.ask(method, path.replace("REF", asked_ref), sent, params=params), asked_ref
+            )
         )
     assert answers[0] == answers[1], (reader.name, method, path, body)
     return answers[0]
 
 
-# -- reading, row by row
-# -----------------------------------------------------------------------------------------------
+# -- reading
 
 
 @pytest.mark.parametrize("name", EVERYBODY)
-def test_lists_tell_what_their_reader_may_see_and_nothing_else(world, reader, name):
+def test_lists_have_exactly_the_records_visible_to_their_reader(world, reader, name):
     for kind in REST:
         path = f"/{spec_of(kind).plural}"
-        assert {one["id"] for one in reader.all(path)} == world.ids(name, kind), kind
+        assert {row["id"] for row in reader.all(path)} == world.ids(name, kind), kind
         private = [
-            one
-            for one in reader.all(path, sensitivity="sensitive")
-            if one["id"] not in world.ids(name, kind)
+            row
+            for row in reader.all(path, sensitivity="sensitive")
+            if row["id"] not in world.ids(name, kind)
         ]
         assert private == []
-    told = {one["id"] for one in reader.all("/notifications")}
-    assert told == {
+    listed = {row["id"] for row in reader.all("/notifications")}
+    assert listed == {
         id_ for id_ in world.ids(name, "notification") if world.planted[id_].recipient == name
     }
 
 
 @pytest.mark.parametrize("name", ["one-read", "all-write", "reviewer-s", "chief"])
-def test_pages_of_one_have_as_many_as_may_be_seen(world, reader, name):
+def test_pages_of_one_record_add_up_to_the_visible_records(world, reader, name):
     for kind in REST:
-        assert {one["id"] for one in reader.all(f"/{spec_of(kind).plural}", limit=1)} == world.ids(
+        assert {row["id"] for row in reader.all(f"/{spec_of(kind).plural}", limit=1)} == world.ids(
             name, kind
         )
 
 
 @pytest.mark.parametrize("name", SOME)
-def test_one_by_its_id_is_told_or_is_not_there(world, reader, name):
+def test_record_is_read_by_id_where_visible_and_not_found_otherwise(world, reader, name):
     notices = [world.of("notification", place) for place in PLACES]
-    for one in [*(one for one in world.planted.values() if one.kind != "notification"), *notices]:
-        response = reader.ask("GET", f"/{spec_of(one.kind).plural}/{one.id}")
-        assert response.status_code == (200 if one.is_for(name) else 404), one
-        if not one.is_for(name):
+    for record in [
+        *(record for record in world.planted.values() if record.kind != "notification"),
+        *notices,
+    ]:
+        response = reader.ask("GET", f"/{spec_of(record.kind).plural}/{record.id}")
+        assert response.status_code == (200 if record.is_for(name) else 404), record
+        if not record.is_for(name):
             error = response.json()["error"]
-            assert error["code"] == "NOT_FOUND" and one.id in error["message"]
+            assert error["code"] == "NOT_FOUND" and record.id in error["message"]
 
 
 @pytest.mark.parametrize(
     "name", ["nobody", "one-write", "all-write", "reviewer", "closed-write", "chief", "chief-one"]
 )
-def test_what_is_hidden_is_answered_as_what_is_not_there(world, reader, name):
+def test_hidden_record_is_answered_as_a_missing_one(world, reader, name):
     asked = 0
     for kind in (*REST, "notification"):
         hidden = [
-            one for one in world.planted.values() if one.kind == kind and not one.is_for(name)
+            record
+            for record in world.planted.values()
+            if record.kind == kind and not record.is_for(name)
         ]
-        for ref in [one.id for one in hidden[:2]]:
+        for ref in [record.id for record in hidden[:2]]:
             path = f"/{spec_of(kind).plural}/REF"
             assert answered_as_nothing(reader, "GET", path, None, ref)[0] == 404
             asked += 1
-        for ref in [one.id for one in hidden[:1]]:
+        for ref in [record.id for record in hidden[:1]]:
             assert reader.client.ask("HEAD", f"/{spec_of(kind).plural}/{ref}").status_code == 404
             begun = answered_as_nothing(
                 reader, "GET", f"/{spec_of(kind).plural}/REF", None, ref[:-4] + "ZZZZ"
@@ -152,7 +157,7 @@ def test_what_is_hidden_is_answered_as_what_is_not_there(world, reader, name):
 
 
 @pytest.mark.parametrize("name", SOME)
-def test_filters_by_something_hidden_find_what_filters_by_nothing_find(world, reader, name):
+def test_filter_by_a_hidden_record_finds_what_a_missing_one_finds(world, reader, name):
     rows = [
         ("/threads", "task", "task"), ("/comments", "thread", "thread"), ("/observations", "thread", "thread"), ("/observations", "task", "task"),
         ("/tasks", "thread", "thread"), ("/drafts", "target", "thread"), ("/links", "source", "thread"), ("/links", "target", "artifact"),
@@ -162,10 +167,10 @@ def test_filters_by_something_hidden_find_what_filters_by_nothing_find(world, re
         if place in PEOPLE[name].sees:
             continue
         for path, parameter, kind in rows:
-            status, told = answered_as_nothing(
+            status, answer = answered_as_nothing(
                 reader, "GET", path, None, world.of(kind, place).id, **{parameter: "REF"}
             )
-            assert (status, told["data"]) == (200, [])
+            assert (status, answer["data"]) == (200, [])
         tag = world.of("thread", place).words[2]
         assert reader.read("GET", "/threads", tag=tag) == []
         slug = place.rstrip("!")
@@ -179,17 +184,16 @@ def test_filters_by_something_hidden_find_what_filters_by_nothing_find(world, re
 
 
 @pytest.mark.parametrize("name", EVERYBODY)
-def test_versions_of_when_it_was_elsewhere_are_for_those_who_see_there(world, reader, name):
+def test_artifact_versions_from_a_hidden_place_are_not_shown(world, reader, name):
     response = reader.ask("GET", f"/artifacts/{world.moved}/versions")
     if "harbor" not in PEOPLE[name].sees:
         assert response.status_code == 404
         return
-    versions = [one["version"] for one in response.json()["data"]]
+    versions = [row["version"] for row in response.json()["data"]]
     assert versions == ([2, 1] if "vault" in PEOPLE[name].sees else [2])
 
 
 # -- searches
-# ----------------------------------------------------------------------------------------------------------
 
 
 def search(reader: Reader, query: str, **more: Any) -> tuple[list[str], int]:
@@ -199,16 +203,16 @@ def search(reader: Reader, query: str, **more: Any) -> tuple[list[str], int]:
     while True:
         body = {"query": query, "limit": 50, "budget": 16_000, "cursor": cursor, **more}
         response = reader.ask("POST", "/search", body, key=None)
-        told = reader.client.told(response)
-        found += [one["id"] for one in told.get("results", [])]
-        total = told.get("total", total)
+        answer = reader.client.data_of(response)
+        found += [result["id"] for result in answer.get("results", [])]
+        total = answer.get("total", total)
         cursor = response.json()["pagination"]["cursor"]
         if not cursor:
             return found, total
 
 
 @pytest.mark.parametrize("name", EVERYBODY)
-def test_a_search_finds_and_counts_what_may_be_seen(world, reader, name):
+def test_search_finds_and_counts_only_visible_records(world, reader, name):
     found, total = search(reader, COMMON)
     assert set(found) == world.ids(name, *FOUND) and len(found) == len(set(found)) == total
     for kind in FOUND:
@@ -218,23 +222,21 @@ def test_a_search_finds_and_counts_what_may_be_seen(world, reader, name):
 
 
 @pytest.mark.parametrize("name", SOME)
-def test_words_of_what_is_hidden_find_nothing_and_are_answered_as_words_of_nobody(
-    world, reader, name
-):
+def test_words_of_a_hidden_record_are_answered_as_words_of_none(world, reader, name):
     for place in PLACES:
-        one = world.of("thread", place)
-        for query in (one.words[0], f'"{one.words[1]}" {one.words[2]}'):
+        thread = world.of("thread", place)
+        for query in (thread.words[0], f'"{thread.words[1]}" {thread.words[2]}'):
             answers = [search(reader, text) for text in (query, query.replace("zq", "zqzz"))]
-            assert (answers[0] == answers[1]) == (not one.is_for(name)), query
-        if one.is_for(name):
+            assert (answers[0] == answers[1]) == (not thread.is_for(name)), query
+        if thread.is_for(name):
             continue
-        assert search(reader, COMMON, filters={"tags": [one.words[2]]}) == ([], 0)
+        assert search(reader, COMMON, filters={"tags": [thread.words[2]]}) == ([], 0)
         if place in ("vault", "none!"):
             assert (
-                answered_as_nothing(reader, "POST", "/search", {"query": "REF"}, one.words[0])[0]
+                answered_as_nothing(reader, "POST", "/search", {"query": "REF"}, thread.words[0])[0]
                 == 200
             )
-            found = [search(reader, ref) for ref in (one.id, twin_of(one.id))]
+            found = [search(reader, ref) for ref in (thread.id, twin_of(thread.id))]
             assert (set(found[0][0]), found[0][1]) == (set(found[1][0]), found[1][1])
         slug = place.rstrip("!")
         if slug != "none" and not {slug, f"{slug}!"} & set(PEOPLE[name].sees):
@@ -243,12 +245,12 @@ def test_words_of_what_is_hidden_find_nothing_and_are_answered_as_words_of_nobod
 
 
 @pytest.mark.parametrize("name", ["all-write", "reviewer-s", "chief"])
-def test_filters_of_a_search_count_what_may_be_seen(world, reader, name):
+def test_search_filters_count_only_visible_records(world, reader, name):
     private = {id_ for id_ in world.ids(name, *FOUND) if world.planted[id_].place.endswith("!")}
     assert set(search(reader, COMMON, filters={"sensitivity": "sensitive"})[0]) == private
     kinds = ("thread", "comment", "artifact", "task")
     here = {
-        one for one in world.ids(name, *kinds) if world.planted[one].place.rstrip("!") == "harbor"
+        ref for ref in world.ids(name, *kinds) if world.planted[ref].place.rstrip("!") == "harbor"
     }
     types = [SEVERAL[kind] for kind in kinds]
     assert set(search(reader, COMMON, types=types, filters={"subcortex": "harbor"})[0]) == here
@@ -257,7 +259,7 @@ def test_filters_of_a_search_count_what_may_be_seen(world, reader, name):
     ) == world.ids(name, "task")
 
 
-def test_a_cursor_of_somebody_else_shows_nothing_more(world):
+def test_cursor_of_another_principal_shows_nothing_more(world):
     root, mate = Reader(world, "root"), Reader(world, "mate")
     body = {"query": COMMON, "limit": 3}
     cursor = root.ask("POST", "/search", body, key=None).json()["pagination"]["cursor"]
@@ -268,17 +270,16 @@ def test_a_cursor_of_somebody_else_shows_nothing_more(world):
     for path in ("/threads", "/drafts", "/artifacts"):
         place = root.ask("GET", path, params={"limit": 2}).json()["pagination"]["cursor"]
         found = {
-            one["id"] for one in mate.ask("GET", path, params={"cursor": place}).json()["data"]
+            row["id"] for row in mate.ask("GET", path, params={"cursor": place}).json()["data"]
         }
         assert found <= world.ids("mate")
 
 
 # -- packs
-# -------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", EVERYBODY)
-def test_packs_have_what_may_be_seen(world, reader, name):
+def test_packs_have_only_visible_records(world, reader, name):
     for scope in (
         "global",
         "workspace",
@@ -296,7 +297,7 @@ def test_packs_have_what_may_be_seen(world, reader, name):
             answered_as_nothing(
                 reader, "POST", "/packs/bootstrap", {"scope": "subcortex:REF"}, slug
             )
-    for switched in ((), *((one,) for one in SWITCHES)):
+    for switched in ((), *((switch,) for switch in SWITCHES)):
         include = {switch: switch not in switched for switch in SWITCHES}
         body = {
             "subject": {"code_link": {"path": PATH, "symbol": "light"}},
@@ -307,7 +308,7 @@ def test_packs_have_what_may_be_seen(world, reader, name):
 
 
 @pytest.mark.parametrize("name", SOME)
-def test_a_subject_that_may_not_be_seen_is_none(world, reader, name):
+def test_context_pack_for_a_hidden_subject_is_answered_as_for_a_missing_one(world, reader, name):
     for place in (
         PLACES
         if name in ("all-write", "one-read", "chief", "root")
@@ -319,16 +320,17 @@ def test_a_subject_that_may_not_be_seen_is_none(world, reader, name):
             for kind in ("thread", "comment", "observation", "draft", "link", "notification")
         ]
         for argument, kind in subjects:
-            one = world.of(kind, place)
+            subject = world.of(kind, place)
             body = {"subject": {argument: "REF"}, "budget": 64_000}
-            if not one.is_for(name):
-                assert answered_as_nothing(reader, "POST", "/packs/context", body, one.id)[0] in (
-                    400,
-                    404,
-                ), one
+            if not subject.is_for(name):
+                assert answered_as_nothing(reader, "POST", "/packs/context", body, subject.id)[
+                    0
+                ] in (400, 404), subject
             elif kind != "notification":
-                told = {"subject": {argument: one.id}, "budget": 64_000}
-                assert reader.ask("POST", "/packs/context", told, key=None).status_code == 200, one
+                sent = {"subject": {argument: subject.id}, "budget": 64_000}
+                assert reader.ask("POST", "/packs/context", sent, key=None).status_code == 200, (
+                    subject
+                )
     for slug in ("harbor", "vault", "attic", "crypt"):
         visible = world.of("subcortex", "crypt!" if slug == "crypt" else slug).is_for(name)
         if not visible:
@@ -336,49 +338,50 @@ def test_a_subject_that_may_not_be_seen_is_none(world, reader, name):
             assert answered_as_nothing(reader, "POST", "/packs/context", body, slug)[0] == 404
         else:
             for switched in SWITCHES:
-                told = {
+                sent = {
                     "subject": {"subcortex_slug": slug},
                     "include": {switched: False},
                     "budget": 64_000,
                 }
-                assert reader.ask("POST", "/packs/context", told, key=None).status_code == 200
+                assert reader.ask("POST", "/packs/context", sent, key=None).status_code == 200
 
 
-# -- what waits, who did what, and what is synced
-# ----------------------------------------------------------------------
+# -- inbox, audit log, sync
 
 
 @pytest.mark.parametrize("name", EVERYBODY)
-def test_an_inbox_has_what_its_owner_may_see(world, reader, name):
-    told = {one["id"] for one in reader.all("/inbox")}
-    assert told <= world.ids(name)
-    assert {one for one in told if one.startswith("task_")} == world.ids(name, "task")
+def test_inbox_has_only_records_visible_to_its_owner(world, reader, name):
+    listed = {entry["id"] for entry in reader.all("/inbox")}
+    assert listed <= world.ids(name)
+    assert {ref for ref in listed if ref.startswith("task_")} == world.ids(name, "task")
     decides = PEOPLE[name].tier >= 3
-    assert {one for one in told if one.startswith("draft_")} == (
+    assert {ref for ref in listed if ref.startswith("draft_")} == (
         world.ids(name, "draft") if decides else set()
     )
     due = {
-        one["id"]
-        for one in reader.all("/inbox", include="reviews")
-        if one["type"] == "review_overdue"
+        entry["id"]
+        for entry in reader.all("/inbox", include="reviews")
+        if entry["type"] == "review_overdue"
     }
     seen = world.ids(name, "artifact") if decides else set()
-    assert due == {one for one in seen if world.planted[one].words[-1:] and _is_due(world, one)}
-    notices = {one["id"] for one in reader.all("/inbox", include="notifications")}
+    assert due == {ref for ref in seen if world.planted[ref].words[-1:] and _is_due(world, ref)}
+    notices = {entry["id"] for entry in reader.all("/inbox", include="notifications")}
     open_ones = reader.all("/notifications", status="new")
-    assert notices == {one["id"] for one in open_ones if decides or one["type"] != "review_needed"}
+    assert notices == {
+        notice["id"] for notice in open_ones if decides or notice["type"] != "review_needed"
+    }
 
 
 def _is_due(world: World, number: str) -> bool:
-    record = world.place.ledger.records.one(number)
+    record = world.core.ledger.records.one(number)
     return record is not None and bool(record.body.review_by)
 
 
 @pytest.mark.parametrize("name", ["chief", "chief-one", "root"])
-def test_the_audit_log_has_what_may_be_seen(world, reader, name):
-    told = {one["record_id"] for one in reader.all("/audit")}
-    assert {one for one in told if not one.startswith("principal_")} == world.ids(name)
-    hidden = [one.id for one in world.planted.values() if not one.is_for(name)][:3]
+def test_audit_log_has_only_records_visible_to_its_reader(world, reader, name):
+    listed = {entry["record_id"] for entry in reader.all("/audit")}
+    assert {ref for ref in listed if not ref.startswith("principal_")} == world.ids(name)
+    hidden = [record.id for record in world.planted.values() if not record.is_for(name)][:3]
     for number in hidden:
         assert (
             answered_as_nothing(reader, "GET", "/audit", None, number, record="REF")[1]["data"]
@@ -386,8 +389,8 @@ def test_the_audit_log_has_what_may_be_seen(world, reader, name):
         )
 
 
-@pytest.mark.parametrize("name", [name for name, one in PEOPLE.items() if one.tier < 4])
-def test_what_is_for_tier_4_is_refused_to_all_others_whatever_they_name(world, reader, name):
+@pytest.mark.parametrize("name", [name for name, person in PEOPLE.items() if person.tier < 4])
+def test_tier_4_routes_are_refused_to_lower_tiers(world, reader, name):
     for route in ROUTES:
         if route.tier:
             for who in ("root", "no-such"):
@@ -399,49 +402,49 @@ def test_what_is_for_tier_4_is_refused_to_all_others_whatever_they_name(world, r
 
 
 @pytest.mark.parametrize("name", EVERYBODY)
-def test_a_replica_gets_what_may_be_seen_and_learns_of_nothing_else(world, reader, name):
+def test_sync_deltas_have_exactly_the_visible_records(world, reader, name):
     updates, gone, cursor = set[str](), set[str](), ""
     while True:
         page = reader.client.get("/sync/deltas", since=cursor, limit=50)
         world.look_through(name, json.dumps(page["updates"]))
-        updates |= {one["id"] for one in page["updates"]}
+        updates |= {update["id"] for update in page["updates"]}
         gone |= set(page["invalidations"])
         cursor = page["next_cursor"]
         if not page["has_more"]:
             break
     assert updates == world.ids(name)
-    assert gone == set(), "who begins at the start has nothing that could leave"
+    assert gone == set(), "a new replica has no record that could leave"
     sees = PEOPLE[name].sees
     left = {world.moved} if "vault" in sees and "harbor" not in sees else set()
     later = reader.client.get("/sync/deltas", since=f"{page['epoch']}:0", limit=1_000)
-    assert set(later["invalidations"]) == left, "what was moved from where it could be seen"
+    assert set(later["invalidations"]) == left, "a record moved from a visible place"
     assert page["notifications_count"] == sum(
         world.planted[id_].recipient == name for id_ in world.ids(name, "notification")
     )
     begun = reader.read("GET", "/sync/bootstrap")
-    assert {one["id"] for one in begun["subcortexes"]} == world.ids(name, "subcortex")
-    assert {one["subcortex"] for one in begun["glossary"]} == {
-        one["body"]["slug"] for one in begun["subcortexes"]
+    assert {scope["id"] for scope in begun["subcortexes"]} == world.ids(name, "subcortex")
+    assert {term["subcortex"] for term in begun["glossary"]} == {
+        scope["body"]["slug"] for scope in begun["subcortexes"]
     }
 
 
 @pytest.mark.parametrize("name", EVERYBODY)
-def test_ids_that_may_not_be_seen_are_not_visible_and_told_by_nothing_else(world, reader, name):
-    """That an id is known is told to who has it: nobody guesses 80 random bits, and copies of what
-    is lost here must stay.
+def test_hidden_ids_are_neither_visible_nor_unknown(world, reader, name):
+    """Let only the holder of an id learn that it exists.
+
+    An id of 80 random bits can't be guessed, and copies of lost records must stay.
     """
-    ids = [one.id for one in world.planted.values()]
+    ids = [record.id for record in world.planted.values()]
     strange = [twin_of(id_) for id_ in ids]
-    told = reader.client.post("/sync/visible", {"ids": [*ids, *strange]}, key=None)
-    assert set(told["visible"]) == world.ids(name) and set(told["unknown"]) == set(strange)
+    answer = reader.client.post("/sync/visible", {"ids": [*ids, *strange]}, key=None)
+    assert set(answer["visible"]) == world.ids(name) and set(answer["unknown"]) == set(strange)
 
 
-# -- who comes in
-# ------------------------------------------------------------------------------------------------------
+# -- authentication
 
 
-def test_without_a_token_that_counts_every_way_is_closed_alike(world):
-    principals = world.place.ledger.principals
+def test_every_route_refuses_a_missing_or_invalid_token(world):
+    principals = world.core.ledger.principals
     root = principals.named("root")
     assert root is not None
     _, over = principals.make_token(root.id, expires=int(time.time() * 1000) - 1)
@@ -466,19 +469,19 @@ def test_without_a_token_that_counts_every_way_is_closed_alike(world):
         for authorization, code in rows if route.path in ("/threads", "/sync/flush") else rows[-2:]:
             headers = {} if authorization is None else {"Authorization": authorization}
             path = "/api/v2" + route.path.replace("{id}", world.of("thread", "vault").id)
-            response = world.place.http.request(route.method, path, headers=headers, json={})
+            response = world.core.http.request(route.method, path, headers=headers, json={})
             assert (response.status_code, response.json()["error"]["code"]) == (401, code), (
                 route.path,
                 authorization,
             )
 
 
-def test_who_is_revoked_gets_nothing_from_the_next_request_on(world):
-    someone = world.place.person("leaver", 3, {"*": True})
+def test_revoked_principal_is_rejected_on_every_route(world):
+    someone = world.core.person("leaver", 3, {"*": True})
     assert someone.get("/threads")
-    principal = world.place.ledger.principals.named("leaver")
+    principal = world.core.ledger.principals.named("leaver")
     assert principal is not None
-    world.place.ledger.principals.change(principal.id, state="revoked")
+    world.core.ledger.principals.change(principal.id, state="revoked")
     for route in ROUTES:
         response = someone.ask(
             route.method, route.path.replace("{id}", world.of("thread", "harbor").id), {}

@@ -1,7 +1,6 @@
-"""Who may write what at a Core, row by row: each tier, each place, and whatever names something
-that its writer may not see.
+"""Writing at a Core, row by row: each tier, each place, and references to hidden records.
 
-A refusal for what is hidden is that for what isn't there, and changes nothing.
+A refusal for a hidden record is that for a missing one, and changes nothing.
 """
 
 from __future__ import annotations
@@ -28,10 +27,9 @@ def writer(world: World, name: str) -> Reader:
     return Reader(world, name)
 
 
-# -- what a tier may do
-# ------------------------------------------------------------------------------------------------
+# -- tiers
 
-# The least tier, the request, and what it needs: {thread}, {task}, ... are fresh ones.
+# The least tier and the request; {thread}, {task}, ... stand for fresh records.
 DEEDS = [
     (1, "POST", "/observations", {"title": "a"}),
     (1, "POST", "/observations/batch", {"observations": [{"title": "a"}]}),
@@ -94,20 +92,20 @@ def fresh(client: Any, kind: str) -> str:
     return client.post(f"/{spec_of(kind).plural}", {"title": "a"})["id"]
 
 
-def filled(client: Any, told: Any, **known: str) -> Any:
-    """What is sent, with fresh records in place of {thread}, {task}, ..."""
+def filled(client: Any, given: Any, **known: str) -> Any:
+    """A request with fresh records in place of {thread}, {task}, ..."""
     return json.loads(
         re.sub(
             r"\{(\w+)\}",
             lambda found: known.get(found[1]) or fresh(client, found[1]),
-            json.dumps(told),
+            json.dumps(given),
         )
     )
 
 
 @pytest.mark.parametrize("tier", range(5))
-def test_a_tier_may_do_what_the_table_says(place, ada, tier):
-    someone = place.person(f"tier-{tier}", tier, sensitive=True)
+def test_each_write_needs_the_tier_of_the_table(core, ada, tier):
+    someone = core.person(f"tier-{tier}", tier, sensitive=True)
     ada.post("/subcortexes", {"slug": "queues", "name": "Queues"})
     for least, method, path, body in DEEDS:
         asked, sent = filled(ada, [path, body], subcortex="queues", tier=str(tier))
@@ -177,26 +175,26 @@ def change(
     }
 
 
-def flush(client: Any, one: dict[str, Any]) -> dict[str, Any]:
-    return client.post("/sync/flush", {"actions": [one]}, key=None)["results"][0]
+def flush(client: Any, sent: dict[str, Any]) -> dict[str, Any]:
+    return client.post("/sync/flush", {"actions": [sent]}, key=None)["results"][0]
 
 
 @pytest.mark.parametrize(
     ("tier", "actor"), [*((tier, "person") for tier in range(5)), (1, "agent"), (4, "agent")]
 )
-def test_a_home_may_send_what_the_table_says_and_an_agent_no_more_than_tier_2(
-    place, ada, tier, actor
+def test_flushed_change_needs_the_tier_of_the_table_and_agents_stop_at_tier_2(
+    core, ada, tier, actor
 ):
-    someone = place.person(f"tier-{tier}", tier, sensitive=True)
+    someone = core.person(f"tier-{tier}", tier, sensitive=True)
     rank = min(tier, 2) if actor == "agent" else tier
     for least, kind, before, after in CHANGES:
         number = fresh(ada, kind) if before is not None else ""
-        kept = body_to(place.ledger.records.one(number).body) if number else {}
+        kept = body_to(core.ledger.records.one(number).body) if number else {}
         if before is not None:
             before, after = kept, {**kept, **after}
         sent = change(kind, filled(ada, after, tier=str(tier)), before, number, actor)
-        for told in (rank, 4) if rank < least else (4,):  # a home can't say that it may do more
-            result = flush(someone, action(sent, actor=actor, tier=told))
+        for declared in (rank, 4) if rank < least else (4,):  # a home can't claim a higher tier
+            result = flush(someone, action(sent, actor=actor, tier=declared))
             assert result["status"] == ("applied" if rank >= least else "refused"), (
                 kind,
                 before,
@@ -209,8 +207,7 @@ def test_a_home_may_send_what_the_table_says_and_an_agent_no_more_than_tier_2(
             assert rank >= least or result["error"]["code"] == code, result
 
 
-# -- where one may write
-# -----------------------------------------------------------------------------------------------
+# -- places
 
 OK, NO, NOT_THERE = 201, 403, 404
 WHERE = [
@@ -238,7 +235,7 @@ WHERE = [
 
 
 @pytest.mark.parametrize(("name", "expected"), WHERE)
-def test_an_observation_is_taken_where_its_author_may_write(world, writer, name, expected):
+def test_observation_is_accepted_only_where_its_author_may_write(world, writer, name, expected):
     for slug, status in zip(
         ("harbor", "meadow", "vault", "attic", "crypt", ""), expected, strict=True
     ):
@@ -287,7 +284,7 @@ MOVES = [
 
 
 @pytest.mark.parametrize(("name", "start", "end", "status"), MOVES)
-def test_what_is_moved_needs_both_places(world, writer, name, start, end, status):
+def test_move_needs_write_rights_in_both_places(world, writer, name, start, end, status):
     slug = start.rstrip("!")
     private = {"sensitivity": "sensitive"} if start.endswith("!") else {}
     root = world.clients["root"]
@@ -295,8 +292,8 @@ def test_what_is_moved_needs_both_places(world, writer, name, start, end, status
     response = writer.client.ask("PATCH", f"/threads/{thread}", {"subcortex_id": end})
     assert response.status_code == status, response.text
     world.look_through(name, response.text, f"{end} {thread}")
-    told = flush(writer.client, _moved(world, root, slug, end, private))
-    assert (told["status"] == "applied") == (status == 200), told
+    answer = flush(writer.client, _moved(world, root, slug, end, private))
+    assert (answer["status"] == "applied") == (status == 200), answer
 
 
 def _moved(
@@ -310,10 +307,9 @@ def _moved(
     return action(change("thread", {**before, "subcortex": to}, before, thread))
 
 
-# -- naming what is hidden
-# ---------------------------------------------------------------------------------------------
+# -- references to hidden records
 
-# The request, REF being what is hidden, of this kind; {thread}, ... are what may be seen.
+# The kind of REF, a hidden record, and the request; {thread}, ... stand for visible records.
 NAMING = [
     ("subcortex", "PATCH", "/subcortexes/REF", {"name": "a"}),
     ("thread", "PATCH", "/threads/REF", {"title": "a"}),
@@ -364,18 +360,22 @@ HIDDEN = [("all-write", "vault"), ("all-write", "harbor!"), ("reviewer", "vault"
 
 
 def alike(response: Any, ref: str) -> tuple[int, Any]:
-    """An answer without what is another one in each: when, what was asked for, and what was made."""
+    """An answer without moments, ids and the reference that was asked for."""
     return response.status_code, _MOMENT.sub("", _ID.sub("ID", response.text.replace(ref, "REF")))
 
 
 @pytest.mark.parametrize(("name", "where"), HIDDEN)
-def test_naming_what_is_hidden_is_answered_as_naming_nothing_and_changes_nothing(
+def test_write_that_names_a_hidden_record_is_answered_as_for_a_missing_one(
     world, writer, name, where
 ):
     here = "vault" if name == "closed-write" else "harbor"
     seen = {kind: world.of(kind, here).id for kind in ("thread", "task", "artifact")}
     seen["draft"] = next(
-        (one.id for one in world.planted.values() if one.kind == "draft" and one.is_for(name)),
+        (
+            record.id
+            for record in world.planted.values()
+            if record.kind == "draft" and record.is_for(name)
+        ),
         seen["thread"],
     )
     before = _hidden(world, name)
@@ -383,12 +383,12 @@ def test_naming_what_is_hidden_is_answered_as_naming_nothing_and_changes_nothing
         refs = [world.of(kind, where).id] if kind != "subcortex" else _scopes(world, name)
         for ref in refs:
             answers = []
-            for one in (ref, twin_of(ref)):
-                told = re.sub(
+            for asked_ref in (ref, twin_of(ref)):
+                payload = re.sub(
                     r"\{(\w+)\}", lambda found: seen[found[1]], json.dumps([path, body])
-                ).replace("REF", one)
-                asked, sent = json.loads(told)
-                answers.append(alike(writer.ask(method, asked, sent), one))
+                ).replace("REF", asked_ref)
+                asked, sent = json.loads(payload)
+                answers.append(alike(writer.ask(method, asked, sent), asked_ref))
             assert answers[0] == answers[1], (name, method, path, body)
             drafted = path in ("/drafts", "/observations/batch") or "citations" in body
             assert drafted or answers[0][0] in (400, 403, 404), (method, path, body, answers[0])
@@ -396,25 +396,27 @@ def test_naming_what_is_hidden_is_answered_as_naming_nothing_and_changes_nothing
 
 
 def _scopes(world: World, name: str) -> list[str]:
-    """Subcortexes that somebody may not see, by id and by slug."""
+    """Subcortexes hidden from a person, by id and by slug."""
     hidden = [
-        one.id for one in world.planted.values() if one.kind == "subcortex" and not one.is_for(name)
+        record.id
+        for record in world.planted.values()
+        if record.kind == "subcortex" and not record.is_for(name)
     ]
     slugs = [world.kept(number).slug for number in hidden]
     return [hidden[-1], slugs[-1]]
 
 
 def _hidden(world: World, name: str) -> dict[str, Any]:
-    """What somebody may not see, as it is."""
-    away = {one.id for one in world.planted.values() if not one.is_for(name)}
+    """The records hidden from a person, as they are now."""
+    away = {record.id for record in world.planted.values() if not record.is_for(name)}
     return {
-        one.record.id: one
-        for one in world.place.ledger.records.changes(0, 100_000)
-        if one.record.id in away
+        change.record.id: change
+        for change in world.core.ledger.records.changes(0, 100_000)
+        if change.record.id in away
     }
 
 
-# What a home sends, REF being what is hidden, of this kind.
+# The kind of REF, a hidden record, and what a home sends.
 SENT = [
     ("subcortex", "thread", {"title": "a", "subcortex": "REF"}),
     ("task", "thread", {"title": "a", "task": "REF"}),
@@ -437,7 +439,7 @@ SENT = [
 
 @pytest.mark.parametrize("name_of_action", ["create", "upload"])
 @pytest.mark.parametrize(("name", "where"), HIDDEN)
-def test_what_a_home_sends_that_names_what_is_hidden_is_answered_as_naming_nothing(
+def test_flushed_change_that_names_a_hidden_record_is_answered_as_for_a_missing_one(
     world, name, where, name_of_action
 ):
     client, before = world.clients[name], _hidden(world, name)
@@ -447,14 +449,16 @@ def test_what_a_home_sends_that_names_what_is_hidden_is_answered_as_naming_nothi
             continue  # what is uploaded may point to what comes later, but for a comment's thread
         for ref in [world.of(kind, where).id] if kind != "subcortex" else _scopes(world, name)[:1]:
             answers = []
-            for one in (ref, twin_of(ref)):
-                told = json.loads(json.dumps(after).replace("REF", one).replace("{thread}", seen))
-                result = flush(client, action(change(made, told), name=name_of_action))
-                world.look_through(name, json.dumps(result), one)
+            for asked_ref in (ref, twin_of(ref)):
+                answer = json.loads(
+                    json.dumps(after).replace("REF", asked_ref).replace("{thread}", seen)
+                )
+                result = flush(client, action(change(made, answer), name=name_of_action))
+                world.look_through(name, json.dumps(result), asked_ref)
                 answers.append(
                     (
                         result["status"],
-                        _ID.sub("ID", json.dumps(result["error"]).replace(one, "REF")),
+                        _ID.sub("ID", json.dumps(result["error"]).replace(asked_ref, "REF")),
                     )
                 )
             assert answers[0] == answers[1], (name, made, after)
@@ -463,13 +467,13 @@ def test_what_a_home_sends_that_names_what_is_hidden_is_answered_as_naming_nothi
 
 
 @pytest.mark.parametrize(("name", "where"), HIDDEN)
-def test_what_is_hidden_is_neither_changed_nor_told_by_its_id(world, name, where):
+def test_hidden_record_is_neither_changed_nor_shown_by_its_id(world, name, where):
     client, before = world.clients[name], _hidden(world, name)
     for kind in KINDS:
         if kind == "subcortex" and where.rstrip("!") not in ("vault",):
             continue
-        one = world.of(kind, where)
-        kept = next(row for row in world.place.ledger.records.kept([one.id]))
+        record = world.of(kind, where)
+        kept = next(row for row in world.core.ledger.records.kept([record.id]))
         body = body_to(kept.record.body)
         for before_body, after in (
             (None, body),
@@ -478,9 +482,9 @@ def test_what_is_hidden_is_neither_changed_nor_told_by_its_id(world, name, where
         ):
             for name_of_action in ("edit", "upload", "approve_draft"):
                 result = flush(
-                    client, action(change(kind, after, before_body, one.id), name=name_of_action)
+                    client, action(change(kind, after, before_body, record.id), name=name_of_action)
                 )
-                if kind == "notification":  # it was shown once, and closing it matters to nobody
+                if kind == "notification":  # it was shown once, and closing it is harmless
                     assert result["records"] == []
                     continue
                 assert (result["status"], result["records"], result["id"]) == (
@@ -489,15 +493,14 @@ def test_what_is_hidden_is_neither_changed_nor_told_by_its_id(world, name, where
                     None,
                 ), (kind, result)
                 assert result["error"]["code"] in ("TARGET_NOT_FOUND", "RIGHTS_MISSING"), result
-                assert not [word for word in one.words if word in json.dumps(result)]
+                assert not [word for word in record.words if word in json.dumps(result)]
     assert _hidden(world, name) == before
 
 
-# -- pretending
-# --------------------------------------------------------------------------------------------------------
+# -- forged authors and decisions
 
 PRETENDED = [
-    # who may not, what it is called, what is sent, and how it is refused
+    # the sender, the action's name, the change, and the code of the refusal
     ("all-write", "create", change("thread", {"title": "a"}, author="root"), "RIGHTS_MISSING"),
     ("chief", "create", change("thread", {"title": "a"}, author="root"), "RIGHTS_MISSING"),
     ("root", "create", change("thread", {"title": "a"}, author="chief"), "RIGHTS_MISSING"),
@@ -524,21 +527,19 @@ PRETENDED = [
 
 
 @pytest.mark.parametrize("row", PRETENDED, ids=range(len(PRETENDED)))
-def test_nobody_pretends_to_be_or_to_have_decided(world, row):
-    name, called, told, code = row
+def test_forged_author_or_decision_is_refused(world, row):
+    name, called, forged, code = row
     seen = {kind: world.of(kind, "harbor").id for kind in ("thread", "artifact", "comment")}
-    sent = json.loads(re.sub(r"\{(\w+)\}", lambda found: seen[found[1]], json.dumps(told)))
+    sent = json.loads(re.sub(r"\{(\w+)\}", lambda found: seen[found[1]], json.dumps(forged)))
     result = flush(world.clients[name], action(sent, name=called))
     assert (result["error"] and result["error"]["code"]) == code, result
     if code is None:
-        assert "summary_by" not in result["records"][0]["body"], (
-            "a summary comes from who says something"
-        )
+        assert "summary_by" not in result["records"][0]["body"], "a summary comes with a comment"
 
 
 @pytest.mark.parametrize(("field", "value"), [("author_id", "root"), ("created_at", "2020-01-01"), ("version", 5), ("change", 1),
                                               ("id", "thread_01M7JGCCV6Z6AHT5Y577AMQVTW"), ("rolling_summary_by_id", "root")])  # fmt: skip
-def test_what_a_server_says_itself_is_not_taken_from_anybody(world, field, value):
+def test_fields_set_by_the_server_are_refused_in_a_body(world, field, value):
     root = world.clients["root"]
     root.refused(
         400, "VALIDATION_ERROR", root.ask("POST", "/threads", {"title": "a", field: value})
@@ -546,7 +547,7 @@ def test_what_a_server_says_itself_is_not_taken_from_anybody(world, field, value
 
 
 @pytest.mark.parametrize("type", ["system_alert", "mention", "review_needed"])
-def test_what_others_should_hear_is_not_uploaded(world, type):
+def test_uploaded_notification_for_others_is_dropped(world, type):
     body = {
         "type": type,
         "recipient": "chief",
@@ -556,17 +557,19 @@ def test_what_others_should_hear_is_not_uploaded(world, type):
     }
     sent = change("notification", body)
     assert flush(world.clients["root"], action(sent, name="upload"))["records"] == []
-    assert world.place.ledger.records.one(sent["id"]) is None
+    assert world.core.ledger.records.one(sent["id"]) is None
 
 
-def test_a_home_without_a_clock_is_not_from_the_future(world):
+def test_future_creation_time_is_corrected(world):
     result = flush(world.clients["root"], action(change("thread", {"title": "a"}, created=1 << 50)))
     assert result["records"][0]["created"] <= result["records"][0]["updated"]
 
 
-def test_a_draft_of_somebody_else_is_neither_changed_nor_decided_below_tier_3(world):
+def test_draft_of_another_is_neither_changed_nor_decided_below_tier_3(world):
     draft = next(
-        one for one in world.planted.values() if one.kind == "draft" and one.author == "mate"
+        record
+        for record in world.planted.values()
+        if record.kind == "draft" and record.author == "mate"
     )
     mate, other = world.clients["mate"], world.clients["all-write"]
     mate.refused(403, "PERMISSION_DENIED", mate.ask("POST", f"/drafts/{draft.id}/approve", {}))
@@ -578,37 +581,35 @@ def test_a_draft_of_somebody_else_is_neither_changed_nor_decided_below_tier_3(wo
     assert mate.get(f"/drafts/{draft.id}")["status"] == "pending_review"
 
 
-# -- keys of others
-# ----------------------------------------------------------------------------------------------------
+# -- keys of other principals
 
 
-def test_a_key_of_somebody_else_is_no_key_of_mine(world):
-    one, two = world.clients["all-write"], world.clients["reviewer"]
-    first = one.ask("POST", "/threads", {"title": "first"}, key="shared-key")
-    second = two.ask("POST", "/threads", {"title": "second"}, key="shared-key")
+def test_idempotency_keys_of_two_principals_are_independent(world):
+    writer_client, other_client = world.clients["all-write"], world.clients["reviewer"]
+    first = writer_client.ask("POST", "/threads", {"title": "first"}, key="shared-key")
+    second = other_client.ask("POST", "/threads", {"title": "second"}, key="shared-key")
     assert [first.status_code, second.status_code] == [
         201,
         201,
     ] and "X-Idempotency-Replayed" not in second.headers
     assert first.json()["data"]["id"] != second.json()["data"]["id"]
-    told = action(change("thread", {"title": "third"}), key="shared")
-    results = [flush(client, told) for client in (one, two, one)]
+    sent = action(change("thread", {"title": "third"}), key="shared")
+    results = [flush(client, sent) for client in (writer_client, other_client, writer_client)]
     assert [result["status"] for result in results] == ["applied", "applied", "replayed"]
     assert {result["records"][0]["author"] for result in results} == {"all-write"}, (
-        "and it stays who wrote it"
+        "the author stays"
     )
     other = action(change("thread", {"title": "fourth"}), key="shared")
     assert flush(world.clients["chief"], other)["status"] == "applied"
-    assert flush(one, other)["error"]["code"] == "IDEMPOTENCY_REPLAY"
+    assert flush(writer_client, other)["error"]["code"] == "IDEMPOTENCY_REPLAY"
 
 
-# -- rights that were taken away
-# ---------------------------------------------------------------------------------------
+# -- revoked rights
 
 
-def test_who_may_see_no_more_sees_nothing_from_the_next_request_on(world):
+def test_principal_without_grants_sees_nothing_from_the_next_request_on(world):
     root = world.clients["root"]
-    someone = world.place.person("former", 3, {"*": True}, sensitive=True)
+    someone = world.core.person("former", 3, {"*": True}, sensitive=True)
     own = someone.post("/threads", {"title": "mine", "subcortex_id": "harbor"}, key="my-own")
     page = someone.get("/sync/deltas")
     assert someone.get("/threads") and someone.get("/drafts") and someone.get("/inbox")
@@ -648,7 +649,7 @@ def test_who_may_see_no_more_sees_nothing_from_the_next_request_on(world):
     )
 
 
-def test_an_approval_that_is_sent_again_does_not_show_what_is_hidden_since(world):
+def test_repeated_approval_does_not_show_a_record_hidden_since(world):
     mate, reviewer, root = (world.clients[name] for name in ("mate", "reviewer", "root"))
     draft = mate.post("/drafts", {"type": "thread", "title": "Alone", "body_md": "unfiled"})["id"]
     done = reviewer.post(f"/drafts/{draft}/approve", key="approved")
@@ -658,8 +659,8 @@ def test_an_approval_that_is_sent_again_does_not_show_what_is_hidden_since(world
     )
 
 
-def test_a_slug_that_is_taken_by_what_is_hidden_is_taken(world):
-    """The one thing that can't be as if it weren't there: two subcortexes of one name."""
+def test_slug_of_a_hidden_subcortex_is_taken(world):
+    """The one difference to a missing record: two subcortexes can't share a slug."""
     chief = world.clients["chief"]
     error = chief.refused(
         400, "VALIDATION_ERROR", chief.ask("POST", "/subcortexes", {"slug": "crypt", "name": "a"})
@@ -667,7 +668,7 @@ def test_a_slug_that_is_taken_by_what_is_hidden_is_taken(world):
     assert world.of("subcortex", "crypt!").id not in json.dumps(error)
 
 
-def test_grants_for_what_is_not_there_tell_of_nothing_near(world):
+def test_grant_for_a_missing_subcortex_is_not_found(world):
     chief = Reader(world, "chief-one")
     response = chief.ask("PATCH", "/principals/mate", {"grants": {"vaulx": True}})
     assert response.status_code == 404

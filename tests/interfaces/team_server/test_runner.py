@@ -1,4 +1,4 @@
-"""Where a Core listens, with which certificate, and how it ends."""
+"""Serving a Core: addresses, certificates, signals."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from cortex.engine.store.records.ledger import open_ledger
 from cortex.interfaces.team_server import principals
 from cortex.interfaces.team_server.runner import address_of, check_address, serve_core
 
-SERVER = Path(__file__).parent / "core_server.py"
+SERVER = Path(__file__).parent / "core_process.py"
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "core.example"])
-def test_beyond_this_machine_it_wants_a_certificate_or_a_proxy(host):
+def test_address_beyond_this_machine_needs_a_certificate_or_a_proxy(host):
     with pytest.raises(NetworkError) as raised:
         check_address(host, tls=False, behind_proxy=False)
     assert raised.value.code == "ADDRESS_REFUSED" and "--tls-cert" in raised.value.suggestions[0]
@@ -37,12 +37,12 @@ def test_beyond_this_machine_it_wants_a_certificate_or_a_proxy(host):
         check_address(host, tls=True, behind_proxy=True, local_only=True)
 
 
-def test_on_loopback_it_wants_nothing():
+def test_loopback_address_needs_no_certificate():
     for host in ("127.0.0.1", "localhost", "::1", "[::1]"):
         check_address(host, tls=False, behind_proxy=False)
 
 
-def test_a_certificate_that_is_none_is_told_before_anything_is_served(settings, folder):
+def test_unusable_certificate_is_refused_before_serving(settings, folder):
     (folder / "ledger").mkdir()
     (folder / "cert.pem").write_text("nothing", encoding="utf-8")
     with open_ledger(f"sqlite:///{folder / 'ledger'}") as ledger:
@@ -60,7 +60,7 @@ def test_a_certificate_that_is_none_is_told_before_anything_is_served(settings, 
                 )
 
 
-def test_an_address_that_is_taken_is_told(settings, folder):
+def test_taken_address_is_refused(settings, folder):
     (folder / "ledger").mkdir()
     with (
         socket.create_server(("127.0.0.1", 0)) as taken,
@@ -90,7 +90,7 @@ def serving(folder: Path, *certificate: Path) -> Iterator[tuple[subprocess.Popen
 
 
 @pytest.mark.skipif(os.name == "nt", reason="there is no SIGTERM to send")
-def test_at_a_signal_what_is_under_way_is_answered_and_nothing_is_left(folder):
+def test_signal_ends_the_server_after_answering_the_open_request(folder):
     with serving(folder) as (process, address, token):
         where = urlsplit(address)
         connection = http.client.HTTPConnection(where.hostname or "", where.port, timeout=20)
@@ -121,7 +121,7 @@ def test_at_a_signal_what_is_under_way_is_answered_and_nothing_is_left(folder):
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="nothing makes a certificate here")
-def test_with_a_certificate_it_speaks_tls_and_nothing_else(folder):
+def test_server_with_a_certificate_speaks_only_tls(folder):
     cert, key = folder / "cert.pem", folder / "key.pem"
     make = [
         "openssl",

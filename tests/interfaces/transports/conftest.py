@@ -1,6 +1,4 @@
-"""Lets the tests here import modules of others as `protocol.…` and `embedders.…`; the test family
-over HTTP, without a token and with one.
-"""
+"""The test family served over HTTP, without a token and with one."""
 
 import pytest
 

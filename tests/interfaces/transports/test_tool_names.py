@@ -15,13 +15,13 @@ from cortex.base.errors import InputError
 from cortex.families import FAMILIES
 from cortex.toolkit import instructions
 from cortex.toolkit.tool import find_tool, input_schema, spell
-from protocol import dotted
+from protocol import dotted_family
 from protocol.client import Client
 from protocol.code_server import CORTEX, CodeServer, make_repository
 from protocol.golden import FOLDER
 from protocol.http_client import serving
 
-PROGRAM = str(Path(dotted.__file__))
+PROGRAM = str(Path(dotted_family.__file__))
 NAME = re.compile(r"^[a-z][a-z0-9_]{2,31}$")
 DEFINED = ["team.search", "team.record.add", "plain_name", "team_status"]
 UNDERSCORED = ["team_search", "team_record_add", "plain_name", "team_status"]
@@ -44,11 +44,11 @@ def listed(server) -> list[dict]:
     return server.request("tools/list")["result"]["tools"]
 
 
-def test_every_name_is_one_that_all_clients_take(everything):
+def test_every_tool_name_is_valid_for_all_clients(everything):
     assert [tool["name"] for tool in listed(everything) if not NAME.match(tool["name"])] == []
 
 
-def test_texts_are_short_enough_for_every_client(everything):
+def test_tool_texts_are_short_enough_for_every_client(everything):
     assert [
         tool["name"]
         for tool in listed(everything)
@@ -64,7 +64,7 @@ def test_instructions_of_any_families_are_short(parts):
     assert len(instructions.instructions(parts).encode()) < MOST_BYTES
 
 
-def test_the_tools_come_in_one_order_each_time(everything, repository):
+def test_tools_are_listed_in_a_stable_order(everything, repository):
     first = [tool["name"] for tool in listed(everything)]
     assert len(set(first)) == len(first)
     with CodeServer(repository, more=FAMILIES[1:]) as again:
@@ -80,7 +80,7 @@ def test_the_schemas_of_every_family_are_golden():
 
 
 @pytest.mark.parametrize(("spelling", "names"), [("underscore", UNDERSCORED), ("dotted", DEFINED)])
-def test_dots_are_listed_on_wish_and_both_spellings_can_be_called(spelling, names):
+def test_dotted_names_are_listed_on_request_and_both_spellings_can_be_called(spelling, names):
     with Client([sys.executable, PROGRAM, "stdio", spelling]) as server:
         assert [tool["name"] for tool in listed(server)] == names
         assert spelling == "dotted" or all(NAME.match(name) for name in names)
@@ -110,8 +110,11 @@ def test_the_api_spells_names_like_mcp(spelling, names):
             assert server.api(called, {}) == (200, {"text": defined})
 
 
-def test_a_name_as_it_is_defined_comes_before_one_that_is_spelled_like_it():
-    both = [dotted.FAMILY, dotted.Family("other", "", None, (dotted._tool("team_search"),))]
+def test_exact_tool_name_comes_before_one_spelled_like_it():
+    both = [
+        dotted_family.FAMILY,
+        dotted_family.Family("other", "", None, (dotted_family._tool("team_search"),)),
+    ]
     assert find_tool(both, "team_search")[1].name == "team_search"
     assert find_tool(both, "team.search")[1].name == "team.search"
     assert (spell("a.b.c"), spell("a.b.c", dotted=True)) == ("a_b_c", "a.b.c")
@@ -119,7 +122,7 @@ def test_a_name_as_it_is_defined_comes_before_one_that_is_spelled_like_it():
         find_tool(both, "team.serch")
 
 
-def test_the_command_takes_the_spelling_and_refuses_another(repository):
+def test_tool_names_option_takes_known_spellings_only(repository):
     with CodeServer(repository, more=["--tool-names", "dotted"]) as server:
         assert listed(server)[0]["name"] == "search_code"
     argv = [*CORTEX, "mcp", "--workspace", str(repository), "--tool-names", "camel"]
@@ -128,8 +131,8 @@ def test_the_command_takes_the_spelling_and_refuses_another(repository):
     assert b"underscore" in done.stderr
 
 
-def test_no_schema_refers_to_another_place(everything):
+def test_tool_schemas_contain_no_references(everything):
     for tool in listed(everything):
         assert tool["inputSchema"]["type"] == "object"
         assert "$ref" not in json.dumps(tool["inputSchema"])
-    assert input_schema(dotted.FAMILY.tools[0])["additionalProperties"] is False
+    assert input_schema(dotted_family.FAMILY.tools[0])["additionalProperties"] is False

@@ -99,30 +99,10 @@ class ReadReplica(Library):
             None
         )
         self._once_open: tuple[tuple[tuple[str, int], ...], frozenset[str]] = ((), frozenset())
+        # Follows and indexes the whole ledger.
+        self.back = _open_or_refill(own, embedders, replica=ledger.kind != SQLITE)
         try:
-            # Follows and indexes the whole ledger.
-            self.back = _open_back(own, embedders)
-        except StoreError as error:
-            # A replica can be rebuilt from its database, a SQLite ledger can't.
-            if ledger.kind == SQLITE or error.code not in DISCARDED:
-                raise
-            log.warning(
-                "%s; it is filled anew, and the old one kept as %s",
-                error.message,
-                set_aside(directory, replica=True),
-            )
-            self.back = _open_back(own, embedders)
-        try:
-            if not self.back.holds():
-                raise StoreError(
-                    "STORE_LOCKED",
-                    f"another process uses {directory}: each Core needs its own",
-                    instead=(
-                        "A second Core on the same PostgreSQL takes --data DIR; "
-                        "records in SQLite are served by one process.",
-                    ),
-                )
-            _check_own(self.back.store, directory, replica=ledger.kind != SQLITE)
+            _check_own(self.back, directory, replica=ledger.kind != SQLITE)
             super().__init__(
                 own, embedders=self.back.embedders, read_only=True, open_store=self._open_confined
             )
@@ -366,11 +346,39 @@ def _open_back(settings: Settings, embedders: Embedders | None) -> Library:
     return Library(settings, embedders=embedders, open_store=open_store, snapshots=False)
 
 
-def _check_own(store: Store, directory: Path, *, replica: bool) -> None:
-    """Check that a directory belongs to a Core: following a ledger would erase other content.
+def _open_or_refill(settings: Settings, embedders: Embedders | None, *, replica: bool) -> Library:
+    """Open the library that follows a ledger; replace a damaged one.
 
-    Raises: StoreError STORE_UNWRITABLE.
+    A replica can be rebuilt from its database, a SQLite ledger can't.
     """
+    try:
+        return _open_back(settings, embedders)
+    except StoreError as error:
+        if not replica or error.code not in DISCARDED:
+            raise
+        log.warning(
+            "%s; it is filled anew, and the old one kept as %s",
+            error.message,
+            set_aside(settings.home, replica=True),
+        )
+        return _open_back(settings, embedders)
+
+
+def _check_own(library: Library, directory: Path, *, replica: bool) -> None:
+    """Check that a directory belongs to this Core alone: following would erase other content.
+
+    Raises: StoreError STORE_LOCKED, STORE_UNWRITABLE.
+    """
+    if not library.holds():
+        raise StoreError(
+            "STORE_LOCKED",
+            f"another process uses {directory}: each Core needs its own",
+            instead=(
+                "A second Core on the same PostgreSQL takes --data DIR; "
+                "records in SQLite are served by one process.",
+            ),
+        )
+    store = library.store
     foreign = (
         replica and not store.content.get(EPOCH) and (store.records.has() or store.folders.all())
     )

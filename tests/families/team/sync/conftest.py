@@ -12,7 +12,7 @@ from cortex.engine.library import Library
 from families.memory.libraries import open_library, settings_of
 from families.team.sync.fake_core import FakeCore
 from families.team.sync.members import Member
-from interfaces.cli.core_server import CoreServer, core_at
+from interfaces.team_server.commands.core_server import CoreServer, core_at
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from cortex.families.team.sync.cycle import SyncOutcome, sync
 from cortex.families.team.wire import identity
 from cortex.families.team.writes.create import create
 from cortex.families.team.writes.update import revise
-from interfaces.cli.core_server import CoreServer
+from interfaces.team_server.commands.core_server import CoreServer
 
 
 class Shaky(Remote):

@@ -20,7 +20,7 @@ from cortex.families.team.writes.actions import update_task
 from cortex.interfaces.team_server import principals
 from families.team.sync.homes import alerts
 from families.team.sync.members import at_core, put_back
-from interfaces.cli.core_server import core_at
+from interfaces.team_server.commands.core_server import core_at
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from cortex.families.team.sync.cycle import SyncOutcome
 from cortex.interfaces.team_server import principals
 from families.team.sync.homes import alerts, edit, make
 from families.team.sync.members import Member, at_core, put_back
-from interfaces.cli.core_server import core_at
+from interfaces.team_server.commands.core_server import core_at
 
 
 def test_what_was_refused_for_what_nobody_showed_is_sent_when_that_comes(member, team):

@@ -28,7 +28,7 @@ from cortex.families.team.writes.create import create
 from cortex.families.team.writes.update import revise
 from cortex.interfaces.team_server import principals
 from families.team.sync.members import Member, Shaky, at_core
-from interfaces.cli.core_server import CoreServer, core_at
+from interfaces.team_server.commands.core_server import CoreServer, core_at
 
 
 def test_what_one_writes_the_other_reads_under_the_right_names(member, team):

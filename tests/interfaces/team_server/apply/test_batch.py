@@ -1,6 +1,4 @@
-"""What a home sends in one request is taken as if it had come one after the other, and what the
-database fails at holds back nothing before it.
-"""
+"""A batch of actions has the results of single ones; a failure of one leaves the others."""
 
 from __future__ import annotations
 
@@ -15,13 +13,19 @@ from cortex.base.record_model import Comment, Observation, Thread
 from cortex.families.team.ids import new_id
 from cortex.interfaces.team_server.apply import action as accepting
 from cortex.interfaces.team_server.apply import batch
-from interfaces.team_server.conftest import Client, Place
-from interfaces.team_server.test_app_sync import action, change, pull
+from interfaces.team_server.conftest import Client, RunningCore
+from interfaces.team_server.sync_requests import action, change, pull
 
 CURSED = "ALTER TABLE records ADD CONSTRAINT cursed CHECK (body NOT LIKE '%cursed%')"
 
 FULL = """CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN RAISE EXCEPTION 'no space left on device' USING ERRCODE = '53100'; END $$"""
+
+
+@pytest.fixture
+def ada(core: RunningCore) -> Client:
+    """A client of a principal with all rights."""
+    return core.person("ada", 4, sensitive=True)
 
 
 def actions() -> list[dict[str, Any]]:
@@ -44,39 +48,40 @@ def actions() -> list[dict[str, Any]]:
     ]
 
 
-def told(results: list[dict[str, Any]]) -> list[object]:
+def outcomes_of(results: list[dict[str, Any]]) -> list[object]:
     return [
         (result["status"], (result["error"] or {}).get("code"), [(row["id"], row["version"], row["change"], row["body"]) for row in result["records"]])
         for result in results
     ]  # fmt: skip
 
 
-def test_all_at_once_is_as_one_after_the_other(place: Place, in_postgres: Place):
+def test_batch_has_the_same_results_as_single_actions(
+    core: RunningCore, postgres_core: RunningCore
+):
     sent = actions()
-    alone, together = place.person("ada", 4), in_postgres.person("ada", 4)
+    alone, together = core.person("ada", 4), postgres_core.person("ada", 4)
     first = [
-        one
+        result
         for each in sent
-        for one in alone.post("/sync/flush", {"actions": [each]}, key=None)["results"]
+        for result in alone.post("/sync/flush", {"actions": [each]}, key=None)["results"]
     ]
     second = together.post("/sync/flush", {"actions": sent}, key=None)["results"]
     statuses = "applied applied refused applied applied refused replayed refused refused applied"
-    assert [one["status"] for one in second] == statuses.split()
-    # What is told again is told as it is now, which is the same: nothing was changed since.
-    assert told(first) == told(second)
+    assert [result["status"] for result in second] == statuses.split()
+    # A replayed action returns the present records, which nothing changed since.
+    assert outcomes_of(first) == outcomes_of(second)
     assert [row["body"] for row in pull(alone)[0]] == [row["body"] for row in pull(together)[0]]
     assert [row["change"] for row in pull(alone)[0]] == [row["change"] for row in pull(together)[0]]
 
 
-def test_what_the_database_can_not_hold_is_refused_and_holds_back_nothing(in_postgres: Place):
-    ada = in_postgres.person("ada", 4)
-    with in_postgres.ledger.connections.write() as connection:
+def test_action_that_violates_a_database_constraint_is_refused_alone(postgres_core: RunningCore):
+    ada = postgres_core.person("ada", 4)
+    with postgres_core.ledger.connections.write() as connection:
         connection.execute(CURSED)
     sent = [
         action(str(number), change(title)) for number, title in enumerate(("a", "b", "cursed", "c"))
     ]
-    # An edit asks for what is there, so that what waits is written before it: it isn't the one that
-    # fails.
+    # An edit reads its record, so the writes before it are sent first, and fail without it.
     sent.append(
         action(
             "edit",
@@ -96,49 +101,49 @@ def test_what_the_database_can_not_hold_is_refused_and_holds_back_nothing(in_pos
     ]
     assert titles(ada) == ["a", "b", "c"]
     again = ada.post("/sync/flush", {"actions": [sent[0], sent[3]]}, key=None)["results"]
-    assert [one["status"] for one in again] == ["replayed", "replayed"]
+    assert [result["status"] for result in again] == ["replayed", "replayed"]
 
 
-def test_a_disk_that_is_full_for_a_moment_refuses_nothing_and_nothing_overtakes(in_postgres: Place):
-    ada = in_postgres.person("ada", 4)
+def test_full_postgresql_disk_postpones_the_whole_batch_in_order(postgres_core: RunningCore):
+    ada = postgres_core.person("ada", 4)
     made = action("new", change("a"))
     assert (
         ada.post("/sync/flush", {"actions": [made]}, key=None)["results"][0]["status"] == "applied"
     )
     edit = {**change("a", made["payload"]["changes"][0]["id"], body="b"), "before": {"title": "a"}}
     sent = [action("edit", edit), action("then", change("c"))]
-    with in_postgres.ledger.connections.write() as connection:
+    with postgres_core.ledger.connections.write() as connection:
         connection.execute(FULL)
         connection.execute(
             "CREATE TRIGGER full_disk BEFORE INSERT ON keys EXECUTE FUNCTION full_disk()"
         )
     results = ada.post("/sync/flush", {"actions": sent}, key=None)["results"]
-    assert [one["status"] for one in results] == ["retry", "retry"] and results[0]["error"][
+    assert [result["status"] for result in results] == ["retry", "retry"] and results[0]["error"][
         "code"
     ] == "DISK_FULL"
-    with in_postgres.ledger.connections.write() as connection:
+    with postgres_core.ledger.connections.write() as connection:
         connection.execute("DROP TRIGGER full_disk ON keys")
     results = ada.post("/sync/flush", {"actions": sent}, key=None)["results"]
     assert [result["status"] for result in results] == ["applied", "applied"]
 
 
-def test_nor_does_one_that_ends_the_transaction_by_itself(place: Place):
-    ada = place.person("ada", 4)
-    with place.ledger.connections.write() as connection:
+def test_full_sqlite_database_postpones_the_whole_batch_in_order(core: RunningCore):
+    ada = core.person("ada", 4)
+    with core.ledger.connections.write() as connection:
         (pages,) = connection.execute("PRAGMA page_count").fetchone()
         connection.execute(f"PRAGMA max_page_count = {pages + 3}")
     text = "".join(random.Random(1).choices(string.ascii_letters, k=45_000))
     sent = [action("large", change("a", body=text)), action("then", change("c"))]
     results = ada.post("/sync/flush", {"actions": sent}, key=None)["results"]
     assert [result["status"] for result in results] == ["retry", "retry"]
-    with place.ledger.connections.write() as connection:
+    with core.ledger.connections.write() as connection:
         connection.execute("PRAGMA max_page_count = 1000000")
     results = ada.post("/sync/flush", {"actions": sent}, key=None)["results"]
-    assert [one["status"] for one in results] == ["applied", "applied"]
+    assert [result["status"] for result in results] == ["applied", "applied"]
 
 
-def test_a_database_that_is_damaged_refuses_nobodys_writes(in_postgres: Place):
-    ada = in_postgres.person("ada", 4)
+def test_damaged_database_postpones_writes_instead_of_refusing_them(postgres_core: RunningCore):
+    ada = postgres_core.person("ada", 4)
     thread = action("new", change("a"))
     assert (
         ada.post("/sync/flush", {"actions": [thread]}, key=None)["results"][0]["status"]
@@ -146,7 +151,7 @@ def test_a_database_that_is_damaged_refuses_nobodys_writes(in_postgres: Place):
     )
     number = thread["payload"]["changes"][0]["id"]
     edit = action("edit", {**change("a", number, body="b"), "before": {"title": "a"}})
-    connections = in_postgres.ledger.connections
+    connections = postgres_core.ledger.connections
     with connections.write() as connection:
         connection.execute("ALTER TABLE versions RENAME TO elsewhere")
     response = ada.ask("POST", "/sync/flush", {"actions": [edit]}, key=None)
@@ -158,8 +163,8 @@ def test_a_database_that_is_damaged_refuses_nobodys_writes(in_postgres: Place):
     )
 
 
-def test_what_nobody_foresaw_is_refused_and_holds_back_nothing(
-    place: Place, ada: Client, monkeypatch: pytest.MonkeyPatch
+def test_unforeseen_failure_refuses_one_action_and_not_the_rest(
+    core: RunningCore, ada: Client, monkeypatch: pytest.MonkeyPatch
 ):
     real = accepting.canonical
 
@@ -181,9 +186,9 @@ def test_what_nobody_foresaw_is_refused_and_holds_back_nothing(
 
 
 def strange() -> list[dict[str, Any]]:
-    """What one database or the other can't hold, or finds hard."""
+    """Actions with values that a database can't hold, or finds hard."""
     letters = "".join(
-        random.Random(1).choices([chr(one) for one in range(0x4E00, 0x9FFF)], k=1_900)
+        random.Random(1).choices([chr(code_point) for code_point in range(0x4E00, 0x9FFF)], k=1_900)
     )
     link = {"name": "a", "ref": f"https://wiki.example/{letters}"}
     return [
@@ -204,48 +209,52 @@ def strange() -> list[dict[str, Any]]:
     ]
 
 
-def test_whatever_is_sent_is_taken_or_refused_the_same_in_both_databases(
-    place: Place, in_postgres: Place
+def test_hostile_actions_have_the_same_result_in_sqlite_and_postgresql(
+    core: RunningCore, postgres_core: RunningCore
 ):
-    told: list[list[str]] = []
-    sent = [action(str(number), one) for number, one in enumerate(strange())]
+    outcomes: list[list[str]] = []
+    sent = [action(str(number), strange_action) for number, strange_action in enumerate(strange())]
     sent[-1]["idempotency_key"] = "k" * 400
     sent[-1]["action"] = "a" * 64
-    for one in (place, in_postgres):
-        results = one.person("ada", 4).post("/sync/flush", {"actions": sent}, key=None)["results"]
-        told.append(
+    for target in (core, postgres_core):
+        results = target.person("ada", 4).post("/sync/flush", {"actions": sent}, key=None)[
+            "results"
+        ]
+        outcomes.append(
             [f"{each['status']} {(each['error'] or {}).get('code', '')}" for each in results]
         )
-    assert told[0] == told[1]
-    assert not any("retry" in one or "INTERNAL" in one for one in told[0])
-    assert told[0].count("applied ") == 3, told[0]  # the path, the attachment and the key
+    assert outcomes[0] == outcomes[1]
+    assert not any("retry" in outcome or "INTERNAL" in outcome for outcome in outcomes[0])
+    assert outcomes[0].count("applied ") == 3, outcomes[0]  # the path, the attachment and the key
 
 
-@pytest.mark.parametrize("where", ["place", "in_postgres"])
-def test_others_write_while_somebody_sends_much(
+@pytest.mark.parametrize("where", ["core", "postgres_core"])
+def test_short_flush_is_applied_between_the_parts_of_a_long_one(
     where: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(batch, "TURN_CHANGES", 50)
-    core: Place = request.getfixturevalue(where)
+    core: RunningCore = request.getfixturevalue(where)
     eve, bob = core.person("eve", 4), core.person("bob", 4)
     sent = [action(str(number), *(change("much") for _ in range(50))) for number in range(8)]
     with ThreadPoolExecutor(1) as pool:
         flushed = pool.submit(eve.post, "/sync/flush", {"actions": sent}, key=None)
         while not flushed.done():
             bob.post("/threads", {"title": "short"})
-    assert [one["status"] for one in flushed.result()["results"]] == ["applied"] * 8
+    assert [result["status"] for result in flushed.result()["results"]] == ["applied"] * 8
     by_title = {
         title: [row["change"] for row in pull(eve)[0] if row["body"]["title"] == title]
         for title in ("much", "short")
     }
     assert len(by_title["much"]) == 400
-    assert any(min(by_title["much"]) < one < max(by_title["much"]) for one in by_title["short"])
+    assert any(
+        min(by_title["much"]) < position < max(by_title["much"]) for position in by_title["short"]
+    )
 
 
-def test_what_takes_long_is_ended_between_two_actions(ada: Client, monkeypatch: pytest.MonkeyPatch):
+def test_slow_batch_stops_between_two_actions(ada: Client, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(batch, "TURN_SECONDS", 0.0)
     results = ada.post(
-        "/sync/flush", {"actions": [action(one, change(one)) for one in "abc"]}, key=None
+        "/sync/flush", {"actions": [action(title, change(title)) for title in "abc"]}, key=None
     )["results"]
     assert [result["status"] for result in results] == ["applied"] * 3 and titles(ada) == [
         "a",
@@ -254,13 +263,16 @@ def test_what_takes_long_is_ended_between_two_actions(ada: Client, monkeypatch: 
     ]
 
 
-def test_an_action_that_no_home_writes_is_refused_and_holds_back_nothing(
-    ada: Client, monkeypatch: pytest.MonkeyPatch
-):
+def test_oversized_action_is_refused_and_not_the_rest(ada: Client, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(batch, "MOST_MADE", 3)
-    made = [change(one) for one in "abc"]
+    made = [change(title) for title in "abc"]
     edits = [
-        {**one, "before": one["after"], "after": {**one["after"], "body": "b"}} for one in made
+        {
+            **made_change,
+            "before": made_change["after"],
+            "after": {**made_change["after"], "body": "b"},
+        }
+        for made_change in made
     ]
     sent = [
         action("made", *made),
@@ -281,18 +293,19 @@ def test_an_action_that_no_home_writes_is_refused_and_holds_back_nothing(
     assert titles(ada) == ["a", "b", "c", "d", "e"]
 
 
-def test_an_answer_ends_where_it_has_told_enough_and_the_rest_is_sent_again(
+def test_answer_with_enough_records_leaves_the_rest_to_a_retry(
     ada: Client, monkeypatch: pytest.MonkeyPatch
 ):
     ada.post(
         "/sync/flush",
-        {"actions": [action("a", *(made := [change(one) for one in "abc"]))]},
+        {"actions": [action("a", *(made := [change(title) for title in "abc"]))]},
         key=None,
     )
     monkeypatch.setattr(batch, "TURN_CHANGES", 3)
     monkeypatch.setattr(batch, "MAX_RESPONSE_RECORDS", 4)
     unread = [
-        action(str(number), *({**one, "kind": "none"} for one in made)) for number in range(9)
+        action(str(number), *({**made_change, "kind": "none"} for made_change in made))
+        for number in range(9)
     ]
     results = ada.post("/sync/flush", {"actions": unread}, key=None)["results"]
     assert [(result["status"], len(result["records"])) for result in results] == [

@@ -40,7 +40,9 @@ links = st.lists(
     st.builds(CodeLink, word, st.just(""), word, st.integers(0, 2)), max_size=3, unique=True
 ).map(tuple)
 evidence = st.lists(st.builds(Evidence, word, word, word), max_size=3, unique=True).map(tuple)
-terms = st.lists(st.builds(Term, word, word), max_size=3, unique_by=lambda one: one.term).map(tuple)
+terms = st.lists(st.builds(Term, word, word), max_size=3, unique_by=lambda term: term.term).map(
+    tuple
+)
 tasks = st.builds(
     Task,
     word,
@@ -76,7 +78,7 @@ drafts = st.builds(
 )
 kinds = [tasks, artifacts, subcortexes, notifications, drafts]
 two = st.one_of([st.tuples(kind, kind) for kind in kinds])
-three = st.one_of([st.tuples(one, one, one) for one in kinds])
+three = st.one_of([st.tuples(kind, kind, kind) for kind in kinds])
 
 
 def changed(before: Any, after: Any) -> set[str]:
@@ -88,7 +90,7 @@ def changed(before: Any, after: Any) -> set[str]:
 
 
 @given(two)
-def test_a_change_that_is_alone_is_taken_as_it_is(bodies):
+def test_change_of_one_side_is_taken_as_it_is(bodies):
     before, after = bodies
     assert merged(before, after, before) == after
     assert merged(before, before, after) == after
@@ -96,7 +98,7 @@ def test_a_change_that_is_alone_is_taken_as_it_is(bodies):
 
 
 @given(three)
-def test_fields_that_one_side_changed_are_that_sides(bodies):
+def test_field_changed_by_one_side_has_its_value(bodies):
     before, ours, theirs = bodies
     result = merged(before, ours, theirs)
     both = changed(before, ours) & changed(before, theirs) & changed(ours, theirs)
@@ -111,7 +113,7 @@ def test_fields_that_one_side_changed_are_that_sides(bodies):
 
 
 @given(three, st.sets(st.integers(0, 20)))
-def test_whoever_comes_first_makes_no_difference_where_fields_are_disjoint(bodies, chosen):
+def test_order_of_disjoint_changes_makes_no_difference(bodies, chosen):
     before, first, second = bodies
     names = [field.name for field in fields(before)]
     sides = (
@@ -126,7 +128,7 @@ def test_whoever_comes_first_makes_no_difference_where_fields_are_disjoint(bodie
 
 
 @given(words, words, words)
-def test_several_values_are_a_set(before, ours, theirs):
+def test_lists_are_merged_as_sets(before, ours, theirs):
     result = merged(Task("x", tags=before), Task("x", tags=ours), Task("x", tags=theirs))
     assert not isinstance(result, Conflict)
     added, gone = (set(ours) | set(theirs)) - set(before), set(before) - (set(ours) & set(theirs))
@@ -136,7 +138,7 @@ def test_several_values_are_a_set(before, ours, theirs):
     assert not isinstance(other, Conflict) and set(other.tags) == set(result.tags)
 
 
-def test_what_is_added_comes_last_in_its_order():
+def test_added_values_come_last_in_their_order():
     before = Task("x", assignees=("a", "b"))
     after = replace(before, assignees=("b", "d", "c"))
     current = replace(before, assignees=("z", "a", "b"))
@@ -162,7 +164,7 @@ def test_equal_changes_are_no_conflict():
     )
 
 
-def test_parts_are_merged_by_what_names_them():
+def test_parts_are_merged_by_their_name():
     before = Subcortex("api", "API", glossary=(Term("a", "1"), Term("b", "1")))
     ours = replace(before, glossary=(Term("a", "2"), Term("b", "1"), Term("c", "1")))
     theirs = replace(before, glossary=(Term("a", "1"), Term("b", "3")))
@@ -182,7 +184,7 @@ def test_two_places_of_one_file_stay_two():
     )
 
 
-def test_what_one_took_away_and_the_other_changed_is_kept():
+def test_part_removed_by_one_side_and_changed_by_the_other_is_kept():
     before = Artifact("x", evidence=(Evidence("url", "u"),))
     noted = (Evidence("url", "u", "why"), Evidence("url", "v"))
     assert merged(before, replace(before, evidence=()), replace(before, evidence=noted)) == replace(
@@ -190,34 +192,36 @@ def test_what_one_took_away_and_the_other_changed_is_kept():
     )
 
 
-def test_a_notification_goes_on_and_never_back():
+def test_notification_state_never_goes_back():
     new = Notification("mention", "ada", "thread_x", "t", "r")
     seen, done = replace(new, state="seen"), replace(new, state="done")
     assert merged(new, seen, done) == merged(new, done, seen) == done
 
 
-def test_a_draft_that_both_rejected_is_rejected_once_and_one_that_became_two_things_is_a_conflict():
+def test_draft_rejected_by_both_sides_is_merged_and_published_twice_is_a_conflict():
     draft = Draft("thread", "x", "y")
     mine, theirs = (
         replace(draft, state="rejected", reviewed_by=who, reviewed_at=at)
         for who, at in (("ada", 1), ("bob", 2))
     )
     assert merged(draft, mine, theirs) == theirs
-    noted = [replace(one, review_notes=f"no, says {one.reviewed_by}") for one in (mine, theirs)]
-    assert isinstance(merged(draft, *noted), Conflict)  # what somebody wrote isn't dropped
+    noted = [
+        replace(review, review_notes=f"no, says {review.reviewed_by}") for review in (mine, theirs)
+    ]
+    assert isinstance(merged(draft, *noted), Conflict)  # notes aren't dropped
     assert merged(draft, mine, noted[1]) == noted[1]
     published = replace(draft, state="published", published="thread_1", reviewed_by="ada")
     assert isinstance(merged(draft, published, theirs), Conflict)
     assert isinstance(merged(draft, published, replace(published, published="thread_2")), Conflict)
 
 
-def test_two_reviews_are_the_later_one():
+def test_later_of_two_reviews_is_kept():
     before = Artifact("x", state="proposed")
     mine, theirs = (replace(before, state="accepted", last_reviewed=at) for at in (5, 9))
     assert merged(before, mine, theirs) == merged(before, theirs, mine) == theirs
 
 
-def test_a_summary_that_nobody_wrote_is_left_to_who_knows_all():
+def test_generated_summary_is_left_to_the_core():
     before = Thread("x", summary="one", summary_sources=("comment_1",))
     ours = replace(
         before, summary="one two", summary_sources=("comment_1", "comment_2"), tags=("t",)
@@ -227,14 +231,14 @@ def test_a_summary_that_nobody_wrote_is_left_to_who_knows_all():
     assert not supplies(before, ours)
 
 
-def test_a_summary_that_somebody_wrote_is_taken_without_what_was_said_since():
+def test_written_summary_is_taken_without_the_comments_since():
     before = Thread("x", summary="one", summary_sources=("comment_1",))
-    told = {
+    sent = {
         "summary": f"mine{SINCE}and",
         "summary_by": "ada",
         "summary_sources": ("comment_2", "comment_3"),
     }
-    ours, theirs = replace(before, **told), replace(before, summary="one three")
+    ours, theirs = replace(before, **sent), replace(before, summary="one three")
     result = merged(before, ours, theirs)
     assert supplies(before, ours) and result == supplied_only(ours)
     assert {name: getattr(result, name) for name in SUMMARY} == {
@@ -246,14 +250,14 @@ def test_a_summary_that_somebody_wrote_is_taken_without_what_was_said_since():
     assert not supplies(ours, later), "only what was said since is another"
 
 
-def test_bodies_of_two_kinds_are_no_changes_of_one_record():
+def test_bodies_of_two_kinds_are_not_merged():
     task, thread = Task("x"), Thread("x")
     for bodies in ((task, task, thread), (task, thread, task), (thread, task, task)):
         with pytest.raises(TypeError):
             merged(*bodies)
 
 
-def test_evidence_code_and_files_are_merged_by_what_they_point_to():
+def test_evidence_code_and_files_are_merged_by_their_target():
     before = Observation(
         "x",
         attachments=(Attachment("a.png", "s3:a", "image/png"), Attachment("b.txt", "s3:b")),
@@ -301,7 +305,7 @@ def test_fields_of_a_draft_are_merged_by_their_name():
     )
 
 
-def test_what_one_changed_and_the_other_took_away_is_kept_from_either_side():
+def test_part_changed_by_one_and_removed_by_the_other_is_kept_from_either_side():
     before = Subcortex("api", "API", glossary=(Term("a", "1"), Term("b", "1")))
     changed_one = replace(before, glossary=(Term("a", "2"), Term("b", "1")))
     without = replace(before, glossary=(Term("b", "1"),))
@@ -312,12 +316,12 @@ def test_what_one_changed_and_the_other_took_away_is_kept_from_either_side():
 @pytest.mark.parametrize("states", [("new", "seen", "done"), ("new", "done", "seen")])
 def test_a_notification_of_an_unknown_state_is_no_further_than_a_new_one(states: tuple[str, ...]):
     before, *known = (Notification("m", "ada", "thread_x", "t", "r", state) for state in states)
-    for one in known:
+    for state in known:
         odd = replace(before, state="archived")
-        assert merged(before, one, odd) == merged(before, odd, one) == one
+        assert merged(before, state, odd) == merged(before, odd, state) == state
 
 
-def test_of_two_states_the_later_one_counts_whatever_was_before():
+def test_later_of_two_states_counts_regardless_of_the_base():
     odd, new, seen, done = (
         Notification("m", "ada", "thread_x", "t", "r", state)
         for state in ("archived", "new", "seen", "done")
@@ -356,20 +360,23 @@ def test_a_review_that_only_one_made_is_that_one():
     assert merged(before, before, replace(before, last_reviewed=3)).last_reviewed == 3
 
 
-def test_a_record_that_is_sent_as_new_again_is_the_one_that_is_there_or_a_conflict():
+def test_record_created_again_is_the_existing_one_or_a_conflict():
     there = Task("x", "body", "done", tags=("t",))
     assert merge_without_base(there, there) is there
     clash = merge_without_base(Task("y", "body", "inbox", tags=("t",)), there)
     assert isinstance(clash, Conflict) and clash.fields == ("title", "state")
-    assert [(one.theirs, one.ours) for one in clash.clashes] == [("x", "y"), ("done", "inbox")]
+    assert [(field_clash.theirs, field_clash.ours) for field_clash in clash.clashes] == [
+        ("x", "y"),
+        ("done", "inbox"),
+    ]
 
 
-def test_a_notification_that_is_sent_again_stays_as_it_is():
+def test_notification_created_again_stays_as_it_is():
     there = Notification("mention", "ada", "thread_x", "t", "r", "done")
     assert merge_without_base(replace(there, state="new", title="other"), there) is there
 
 
-def test_a_thread_that_is_sent_as_new_again_may_have_another_summary():
+def test_thread_created_again_may_have_another_summary():
     there = Thread("x", summary="one", summary_sources=("comment_1",), summary_by="ada")
     assert merge_without_base(Thread("x"), there) is there
     assert isinstance(merge_without_base(Thread("y"), there), Conflict)
@@ -378,9 +385,9 @@ def test_a_thread_that_is_sent_as_new_again_may_have_another_summary():
 def test_the_error_of_a_conflict_has_both_values_cut_where_they_are_long():
     before = Task("x", "body", "inbox")
     long = "m" * 201
-    one = merged(before, replace(before, state="done"), replace(before, state="blocked"))
-    assert isinstance(one, Conflict)
-    error = conflict_error("task_1", one)
+    conflict = merged(before, replace(before, state="done"), replace(before, state="blocked"))
+    assert isinstance(conflict, Conflict)
+    error = conflict_error("task_1", conflict)
     assert (error.code, error.message) == (
         "RECORD_CHANGED",
         "task_1 was changed meanwhile: state says something else now",
@@ -414,7 +421,7 @@ def test_the_error_of_a_conflict_has_both_values_cut_where_they_are_long():
     ],
 )
 def test_a_summary_is_written_where_it_has_an_author_and_a_comment(by, sources, counts):
-    written = Thread("x", summary="told", summary_by=by, summary_sources=sources)
+    written = Thread("x", summary="written", summary_by=by, summary_sources=sources)
     assert supplies(None, written) is supplies(Thread("x"), written) is counts
     assert supplies(written, written) is False
     kept = written if counts else Thread("x")
@@ -425,7 +432,7 @@ def test_a_summary_is_written_where_it_has_an_author_and_a_comment(by, sources, 
 
 @pytest.mark.parametrize("field", ["summary", "summary_by", "summary_sources"])
 def test_a_summary_with_another_text_author_or_comment_is_another(field: str):
-    before = Thread("x", summary="told", summary_by="ada", summary_sources=("comment_1",))
+    before = Thread("x", summary="written", summary_by="ada", summary_sources=("comment_1",))
     other = replace(before, **{field: ("comment_2",) if field == "summary_sources" else "other"})
     assert supplies(before, other) is True
     assert merged(before, other, replace(before, tags=("t",))) == replace(other, tags=("t",))

@@ -26,7 +26,7 @@ TOKEN = "sesame-0123"
 
 @pytest.fixture(scope="module")
 def model():
-    """What the served embedder asks in turn: a stand-in for Ollama."""
+    """A stand-in for Ollama, which the served embedder asks in turn."""
     stub = Stub()
     yield stub
     stub.close()
@@ -75,7 +75,7 @@ def test_texts_become_vectors_of_length_one_in_their_order(server, model):
         assert np.allclose(answer["embeddings"], expected, atol=1e-6)
 
 
-def test_texts_are_passages_where_nothing_else_is_said(server, model):
+def test_texts_are_embedded_as_passages_by_default(server, model):
     assert ask(server, {"texts": ["a"]})[0] == 200
     assert model.asked[-1].body["input"] == ["search_document: a"]
     assert ask(server, {"texts": []}) == (200, {"embeddings": []})
@@ -98,7 +98,7 @@ def test_texts_are_passages_where_nothing_else_is_said(server, model):
         {"texts": ["a"] * 2049},
     ],
 )
-def test_a_request_that_asks_for_nothing_sensible_is_refused(server, body):
+def test_malformed_embedding_request_is_refused(server, body):
     status, answer = ask(server, body)
     assert status == 400
     assert answer["error"]["code"] == "ARGUMENT_INVALID"
@@ -129,11 +129,11 @@ def test_other_paths_and_methods_are_refused(server, method, path, status):
         ({"Content_Length": str(5 * 1024 * 1024)}, 413),
     ],
 )
-def test_who_asks_and_how_much_is_judged_as_everywhere(server, headers, status):
+def test_embed_api_checks_host_origin_content_type_and_size(server, headers, status):
     assert ask(server, {"texts": ["a"]}, **headers)[0] == status
 
 
-def test_a_model_that_fails_is_said_and_the_server_goes_on(server, model):
+def test_failing_model_is_reported_and_the_server_goes_on(server, model):
     model.answer, well = (lambda asked: Reply({"error": "no such model"}, 404)), model.answer
     try:
         status, answer = ask(server, {"texts": ["a"]})
@@ -143,7 +143,7 @@ def test_a_model_that_fails_is_said_and_the_server_goes_on(server, model):
     assert ask(server, {"texts": ["a"]})[0] == 200
 
 
-def test_our_client_and_our_server_understand_each_other(server, tmp_path):
+def test_remote_embedder_works_with_the_embed_server(server, tmp_path):
     variables = {
         "CODEINDEX_EMBEDDING_PROVIDER": "cortex-embed",
         "CORTEX_PROVIDERS_CORTEX_EMBED_BASE_URL": f"http://127.0.0.1:{server.port}",
@@ -163,7 +163,9 @@ def test_our_client_and_our_server_understand_each_other(server, tmp_path):
     embedder.close()
 
 
-def test_a_token_is_wanted_of_everybody_and_our_client_sends_it(strangers_environment, model):
+def test_embed_server_requires_its_token_and_the_remote_embedder_sends_it(
+    strangers_environment, model
+):
     with embedding(strangers_environment, model, CORTEX_HTTP_TOKEN=TOKEN) as server:
         assert ask(server, {"texts": ["a"]})[0] == 401
         assert server.send("GET", path="/")[0].status == 401
@@ -180,14 +182,14 @@ def test_a_token_is_wanted_of_everybody_and_our_client_sends_it(strangers_enviro
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX's")
-def test_a_signal_ends_it_with_success(strangers_environment, model):
+def test_signal_ends_the_embed_server_with_success(strangers_environment, model):
     with embedding(strangers_environment, model) as server:
         assert server.send("GET", path="/")[0].status == 200
         server.process.send_signal(signal.SIGTERM)
         assert server.process.wait(10) == 0
 
 
-def test_the_local_model_is_served_where_nothing_else_is_configured(strangers_environment):
+def test_local_model_is_served_by_default(strangers_environment):
     with serving(SERVE, strangers_environment.environment()) as server:
         response, text = server.send("GET", path="/model_info")
         about, local = json.loads(text), open_local()

@@ -1,4 +1,4 @@
-"""One connection over lines that come from no process at all, as a daemon has many of."""
+"""Connections over lines without a process of their own, as a daemon has many of."""
 
 import json
 

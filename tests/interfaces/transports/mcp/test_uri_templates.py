@@ -1,4 +1,4 @@
-"""Which resource a URI names."""
+"""Matching a URI to a resource."""
 
 from urllib.parse import quote
 

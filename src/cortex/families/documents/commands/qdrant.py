@@ -115,15 +115,10 @@ def purge(
             confirm(f"Delete these from {qdrant.url}?", "this deletes collections")
         qdrant.drop(collection.name for collection in collections)
     if as_json:
-        print_json(
-            {
-                "url": qdrant.url,
-                "dropped": [
-                    {"name": collection.name, "points": collection.points}
-                    for collection in collections
-                ],
-            }
-        )
+        dropped = [
+            {"name": collection.name, "points": collection.points} for collection in collections
+        ]
+        print_json({"url": qdrant.url, "dropped": dropped})
         return 0
     for collection in collections:
         say(f"✓ Dropped {collection.name} ({collection.points:,} points)")

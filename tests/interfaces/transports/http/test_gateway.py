@@ -1,6 +1,4 @@
-"""How many requests a client may send over HTTP: counted by address and token, bounded in memory,
-refused with a time to wait.
-"""
+"""Rate limits over HTTP: by address and token, bounded in memory, with a time to wait."""
 
 import json
 import sys
@@ -10,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from cortex.interfaces.transports.http.gateway import Rates, network_of
+from cortex.interfaces.transports.http.gateway import Rates, is_loopback, network_of
 from protocol import http_client
 from protocol.client import FAMILY
 from protocol.code_server import check_envelope
@@ -34,7 +32,7 @@ def serving(*arguments: str):
         yield server
 
 
-def test_a_minutes_worth_comes_at_once_and_then_evenly():
+def test_rate_allows_a_minute_of_requests_at_once_and_then_evenly():
     clock = Clock()
     rates = Rates(6, clock=clock)
     assert [rates.wait("a") for _ in range(6)] == [0] * 6
@@ -53,7 +51,7 @@ def test_without_a_rate_nothing_is_counted():
     assert len(rates) == 0
 
 
-def test_requests_together_are_taken_whole_or_not_at_all():
+def test_several_requests_are_counted_whole_or_not_at_all():
     rates = Rates(10, clock=Clock())
     assert rates.wait("a", 8) == 0
     assert rates.wait("a", 5) == pytest.approx(18)
@@ -61,7 +59,7 @@ def test_requests_together_are_taken_whole_or_not_at_all():
     assert rates.wait("b", 1000) == 0  # more than there can ever be is a whole minute
 
 
-def test_clients_beyond_the_most_push_out_those_unseen_for_longest():
+def test_rates_forget_the_clients_unseen_for_longest():
     rates = Rates(1, most=10, clock=Clock())
     assert rates.wait("busy") == 0
     for number in range(1000):
@@ -74,7 +72,7 @@ def test_clients_beyond_the_most_push_out_those_unseen_for_longest():
     some.integers(1, 50),
     some.lists(some.tuples(some.floats(0, 20), some.integers(1, 3)), max_size=200),
 )
-def test_no_minute_has_more_than_twice_the_rate_and_waiting_as_told_always_helps(rate, steps):
+def test_no_minute_exceeds_twice_the_rate_and_the_given_wait_always_suffices(rate, steps):
     clock = Clock()
     rates = Rates(rate, clock=clock)
     taken: list[float] = []
@@ -100,7 +98,7 @@ def test_no_minute_has_more_than_twice_the_rate_and_waiting_as_told_always_helps
         (None, ""),
     ],
 )
-def test_a_client_is_an_address_or_anetwork_of_of_one_customer(client, network):
+def test_client_is_counted_by_ipv4_address_or_ipv6_network(client, network):
     assert network_of({"client": client}) == network
 
 
@@ -122,7 +120,7 @@ def test_too_many_requests_are_refused_on_every_path_with_the_time_to_wait():
         assert server.modern("tools/list", {}, x_forwarded_for="10.9.9.9")[0] == 429
 
 
-def test_a_page_of_another_site_uses_up_nobodys_requests():
+def test_refused_cross_site_requests_are_not_counted():
     with serving("", "3") as server:
         for _ in range(10):
             assert server.api("echo", {"text": "a"}, origin="http://evil.example")[0] == 403
@@ -130,7 +128,7 @@ def test_a_page_of_another_site_uses_up_nobodys_requests():
         assert server.api("echo", {"text": "a"})[0] == 200
 
 
-def test_who_guesses_the_token_is_stopped_and_shuts_nobody_out():
+def test_token_guesses_are_limited_without_locking_out_the_token():
     with serving("secret", "5") as server:
         guesses = [
             server.api("echo", {"text": "a"}, authorization=f"Bearer {number}")[0]
@@ -143,7 +141,7 @@ def test_who_guesses_the_token_is_stopped_and_shuts_nobody_out():
         )
 
 
-def test_with_a_token_a_proxy_on_this_machine_says_for_whom_it_asks(monkeypatch):
+def test_local_proxy_with_the_token_names_the_client(monkeypatch):
     monkeypatch.setenv("FORWARDED_ALLOW_IPS", "*")
     with serving("secret", "2") as server:
         for client in ("10.0.0.1", "10.0.0.2", "10.9.9.9, 10.0.0.3", "10.8.8.8, 10.0.0.3"):
@@ -153,7 +151,7 @@ def test_with_a_token_a_proxy_on_this_machine_says_for_whom_it_asks(monkeypatch)
                 )[0]
             ]
             assert answers == [200], client
-        # What came from beyond the proxy is only somebody's word.
+        # An address from beyond the proxy proves nothing.
         last = server.api(
             "echo",
             {"text": "a"},
@@ -163,7 +161,7 @@ def test_with_a_token_a_proxy_on_this_machine_says_for_whom_it_asks(monkeypatch)
         assert last[0] == 429
 
 
-def test_a_batch_counts_as_many_as_it_asks():
+def test_batch_counts_as_many_requests_as_it_has():
     hello = {
         "protocolVersion": "2025-03-26",
         "capabilities": {},
@@ -180,3 +178,13 @@ def test_a_batch_counts_as_many_as_it_asks():
         assert (
             server.send("POST", json.dumps(batch).encode(), mcp_session_id=session)[0].status == 429
         )
+
+
+def test_loopback_hosts_are_recognized():
+    assert all(
+        is_loopback(host)
+        for host in ("127.0.0.1", "127.9.9.9", "::1", "[::1]", "localhost", "LOCALHOST")
+    )
+    assert not any(
+        is_loopback(host) for host in ("", "0.0.0.0", "::", "localhost.evil.example", "10.0.0.1")
+    )

@@ -1,6 +1,4 @@
-"""`cortex mcp --http` as a JSON API, from its own process and from cortexd: the same answers as
-MCP, and the document of the tools.
-"""
+"""The code tools as a JSON API, from a process of their own and from cortexd, as over MCP."""
 
 import http.client
 import json
@@ -24,7 +22,7 @@ from protocol.code_server import CORTEX, check_envelope, make_repository, wait_f
 from protocol.golden import _steady, check_golden
 from protocol.http_client import serving
 
-PAGE = Path(__file__).parents[3] / "docs" / "http.md"
+PAGE = Path(__file__).parents[4] / "docs" / "http.md"
 CALLS = {
     "search_code": {"query": "merge_baskets", "maxResults": 3},
     "find_similar_code": {"code": "sum(prices[a] * n for a, n in lines)", "maxResults": 1},
@@ -109,7 +107,7 @@ def test_each_error_is_the_one_of_mcp_with_its_status(server, tool, arguments, s
     assert _steady(body) == _steady(json.loads(result["content"][0]["text"]))
 
 
-def test_a_second_forced_run_says_when_to_come_again(server):
+def test_second_forced_reindex_says_when_to_retry(server):
     server.api("reindex_workspace", {"force": True})
     response, text = server.send("POST", b'{"force": true}', path="/api/reindex_workspace")
     error = check_envelope(json.loads(text))
@@ -117,7 +115,7 @@ def test_a_second_forced_run_says_when_to_come_again(server):
     assert int(response.getheader("retry-after")) == error["context"]["retry_after_seconds"]
 
 
-def test_the_document_is_valid_and_as_it_was(server):
+def test_api_document_is_valid_and_golden(server):
     document = json.loads(server.send("GET", path="/api/openapi.json")[1])
     OpenAPIV31SpecValidator(document).validate()
     tools = server.modern("tools/list", {})[1]["result"]["tools"]
@@ -132,7 +130,7 @@ def test_the_document_is_valid_and_as_it_was(server):
     check_golden("openapi", document | {"info": document["info"] | {"version": "<version>"}})
 
 
-def test_many_searches_at_once_all_succeed(server):
+def test_concurrent_searches_all_succeed(server):
     queries = ["merge_baskets", "parse_invoice_number", "addToCart"] * 8
     with ThreadPoolExecutor(12) as crowd:
         answers = list(
@@ -171,7 +169,7 @@ def test_read_only_leaves_out_the_tools_that_write(repository):
 
 
 @pytest.mark.parametrize("sidecar", [False, True])
-def test_the_setting_limits_the_requests_and_a_projects_files_do_not(
+def test_rate_limit_comes_from_settings_but_not_from_the_files_of_a_project(
     tmp_path, monkeypatch, sidecar
 ):
     root = make_repository(tmp_path / "limited", {"a.py": "x = 1\n"})
@@ -185,7 +183,6 @@ def test_the_setting_limits_the_requests_and_a_projects_files_do_not(
 
 
 # -- the page
-# ----------------------------------------------------------------------------------------------------------
 
 
 def commands() -> list[str]:
@@ -194,7 +191,7 @@ def commands() -> list[str]:
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl")
-def test_the_commands_of_the_page_work(repository, monkeypatch):
+def test_commands_of_the_http_api_page_work(repository, monkeypatch):
     argv = [*CORTEX, "mcp", "--workspace", str(repository), "--http", "127.0.0.1:0"]
     lines = commands()
     assert len(lines) >= 5
@@ -212,7 +209,7 @@ def test_the_commands_of_the_page_work(repository, monkeypatch):
             assert isinstance(json.loads(body), dict)
 
 
-def test_the_page_has_the_status_of_every_error():
+def test_http_api_page_has_the_status_of_every_error():
     text = PAGE.read_text(encoding="utf-8")
     rows = ["| status | meaning | codes |", "|---|---|---|"]
     others = {500: "all others", 503: "all others that are retryable"}

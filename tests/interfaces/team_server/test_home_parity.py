@@ -1,6 +1,4 @@
-"""Everything that is done at home by name, asked of the Core: the same right is needed there, and
-the same comes out.
-"""
+"""Every action at home, sent to the Core: it needs the same tier and has the same result."""
 
 from __future__ import annotations
 
@@ -44,14 +42,14 @@ PATCH = {"state": "in_progress", "assignees": "bob"}
 
 @dataclass
 class Place:
-    """A library, and the ids of what was made there by name."""
+    """A library, and the ids of its records by name."""
 
     library: Library
     ids: dict[str, str]
 
     def kind(self, kind: str, recipient: str) -> list[str]:
         wanted = RecordFilter(kinds=(kind,), refs=(("recipient", recipient),), states=("new",))
-        return [one.id for one in self.library.store.records.select(wanted)]
+        return [record.id for record in self.library.store.records.select(wanted)]
 
 
 Deed = Callable[[Place, Actor], Any]
@@ -73,13 +71,13 @@ def draft(name: str, body: Callable[[Place], Draft]) -> tuple[str, Deed]:
 
 def edit(name: str, **changes: Any) -> tuple[str, Deed]:
     def deed(place: Place, actor: Actor) -> None:
-        told = {
+        values = {
             field: value(place) if callable(value) else value for field, value in changes.items()
         }
         revise(
             place.library,
             place.ids[name],
-            lambda body: replace(body, **told),
+            lambda body: replace(body, **values),
             actor=actor,
             action="edit",
         )
@@ -169,17 +167,17 @@ def first_tier(deed: Deed, place: Place, name: str, most: int) -> int:
             assert error.code == "RIGHTS_MISSING", error.message
         else:
             return tier
-    raise AssertionError("nobody may do that")
+    raise AssertionError("no tier may do that")
 
 
 def upload(home: Home) -> int:
-    """Queue all that a home has."""
+    """Queue all records of a home."""
     everything = (
         Actor(PERSON, 4),
         "once",
         "epoch",
         {},
-        lambda found: [one.record for one in found],
+        lambda found: [row.record for row in found],
     )
     return home.library.store.outbox.upload(*everything, changes=True)
 
@@ -187,10 +185,10 @@ def upload(home: Home) -> int:
 @pytest.mark.parametrize(
     ("name", "deeds", "most"), [(PERSON, BY_PERSON, 4), (AGENT, BY_AGENT, MOST_OF_AGENTS)]
 )
-def test_every_deed_needs_the_same_tier_at_the_core_and_says_the_same_there(
+def test_every_action_needs_the_same_tier_and_has_the_same_result_at_the_core(
     tmp_path: Path, name, deeds, most
 ):
-    indexed = name == AGENT  # whose observations contradict each other
+    indexed = name == AGENT  # its observations contradict each other
     with (
         open_team(tmp_path, indexed=indexed) as team,
         library_of(tmp_path / "alone", indexed=indexed) as alone,
@@ -212,23 +210,27 @@ def test_every_deed_needs_the_same_tier_at_the_core_and_says_the_same_there(
                 )
             accepted = ada.send(entry, action, replace(ada.principal, tier=needed))
             assert accepted.status == APPLIED, (what, accepted.error and accepted.error.message)
-            at_core = {number: one.body for number, one in team.records().items()}
+            at_core = {number: record.body for number, record in team.records().items()}
             if "nowhere" not in there.ids:
                 assert at_core == ada.bodies(), what
-        told = {number: one for number, one in team.records().items() if one.kind != "notification"}
-        assert {one.author for one in told.values()} == {"ada" if name == PERSON else "ada/agent"}
+        made = {
+            number: record
+            for number, record in team.records().items()
+            if record.kind != "notification"
+        }
+        assert {record.author for record in made.values()} == {
+            "ada" if name == PERSON else "ada/agent"
+        }
         ada.pull()
-        assert {number: one.body for number, one in team.records().items()} == ada.bodies()
+        assert {number: record.body for number, record in team.records().items()} == ada.bodies()
         assert not indexed or Link in {
-            type(one.body) for one in told.values() if one.body.state == "candidate"
+            type(record.body) for record in made.values() if record.body.state == "candidate"
         }
         team.check()
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
-def test_all_that_was_done_before_there_was_a_core_is_uploaded_once_and_says_the_same_there(
-    tmp_path, kind, request
-):
+def test_history_before_the_core_is_uploaded_once_with_the_same_result(tmp_path, kind, request):
     url = request.getfixturevalue("database") if kind == "postgresql" else ""
     with open_team(tmp_path, url) as team:
         ada = team.home("ada")
@@ -239,14 +241,14 @@ def test_all_that_was_done_before_there_was_a_core_is_uploaded_once_and_says_the
         ada.library.store.content.set({"core.url": "https://core.example"})
         assert ada.actions() == [] and upload(ada) > 0
         before = without_others(ada.bodies())
-        assert [one.error and one.error.message for one in ada.flush()] == [None]
-        at_core = {number: one.body for number, one in team.records().items()}
-        told = {
+        assert [outcome.error and outcome.error.message for outcome in ada.flush()] == [None]
+        at_core = {number: record.body for number, record in team.records().items()}
+        differences = {
             number: changed_fields(body, at_core[number])
             for number, body in before.items()
             if at_core[number] != body
         }
-        assert told == {place.ids["a thread"]: {"target"}}, "a slug is an id there"
+        assert differences == {place.ids["a thread"]: {"target"}}, "a slug is an id there"
         assert at_core == without_others(ada.bodies())
         ada.pull()
         assert at_core == without_others(ada.bodies()) and upload(ada) == 0
@@ -254,7 +256,7 @@ def test_all_that_was_done_before_there_was_a_core_is_uploaded_once_and_says_the
 
 
 def without_others(bodies: dict[str, Body]) -> dict[str, Body]:
-    """Bodies without what somebody else was to hear of: that isn't told again."""
+    """Bodies without notifications of others, which an upload doesn't repeat."""
     return {
         number: body
         for number, body in bodies.items()

@@ -1,6 +1,4 @@
-"""A family whose tools have dots in their names, as a program: python dotted.py stdio|http
-underscore|dotted
-"""
+"""A family with dots in its tool names: dotted_family.py stdio|http underscore|dotted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A team's Core in this process, over real HTTP on a loopback port, with its records in SQLite."""
+"""A Core in this process, over real HTTP on a loopback port, with its records in SQLite."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from cortex.interfaces.transports.http.uvicorn_server import Guest, config, list
 
 
 class CoreServer:
-    """A Core that is served, and whoever may use it."""
+    """A served Core, and tokens for it."""
 
     def __init__(self, directory: Path) -> None:
         directory.mkdir(exist_ok=True)
@@ -36,7 +36,7 @@ class CoreServer:
         return f"http://127.0.0.1:{self._port}"
 
     def start(self) -> None:
-        """Serve, at the same place as before."""
+        """Serve, at the same address as before."""
         listener = listen_on("127.0.0.1", self._port)
         self._port = listener.getsockname()[1]
         self._server = Guest(config(make_app(self._hall, self.ledger, self.settings)))
@@ -48,20 +48,20 @@ class CoreServer:
             time.sleep(0.005)
 
     def stop(self) -> None:
-        """Be away."""
+        """Stop serving."""
         if self._server is not None:
             self._server.should_exit = True
             self._thread.join(10)
             self._server = None
 
     def let_in(self, name: str, tier: int = 4, *, sensitive: bool = True) -> str:
-        """A token of somebody who may use it."""
+        """A token of a principal with this name, who is added where needed."""
         known = self.ledger.principals.named(name)
         made = known or principals.add(self.ledger, name, tier, sensitive, {EVERYWHERE: True})
         return self.ledger.principals.make_token(made.id)[1]
 
     def titles(self) -> set[str]:
-        """Of all that it has."""
+        """The titles of all records."""
         return {str(change.record.body.title) for change in self.ledger.records.changes(0, 1000)}
 
     def close(self) -> None:

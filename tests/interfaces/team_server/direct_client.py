@@ -1,8 +1,7 @@
-"""A client of an ASGI application in this process that goes to the thread of its loop once for each
-request.
+"""An ASGI client in this process that enters its loop's thread once for each request.
 
-The one of Starlette, which this is else, goes there seven times, so that an answer can be read
-while it is made; nobody does that here.
+Starlette's own client, otherwise the same, enters it seven times, so that an answer can be read
+while it is made; no test needs that.
 """
 
 from __future__ import annotations
@@ -17,16 +16,16 @@ from starlette.testclient import TestClient
 ADDRESS = "http://127.0.0.1"
 
 
-class StraightClient(TestClient):
-    """Entered, it has a loop, in a thread of its own."""
+class DirectClient(TestClient):
+    """A client that has a loop in a thread of its own while it is entered."""
 
     def __init__(self, app: Any) -> None:
         super().__init__(app, base_url=ADDRESS)
-        self._transport = _Straight(self)
+        self._transport = _DirectTransport(self)
 
 
-class _Straight(httpx2.BaseTransport):
-    def __init__(self, client: StraightClient) -> None:
+class _DirectTransport(httpx2.BaseTransport):
+    def __init__(self, client: DirectClient) -> None:
         self._client = client
 
     def handle_request(self, request: httpx2.Request) -> httpx2.Response:
@@ -64,7 +63,7 @@ async def _ask(
     """Status, headers and body of an answer."""
     answered = anyio.Event()
     waiting = [body]
-    told: list[MutableMapping[str, Any]] = []
+    sent: list[MutableMapping[str, Any]] = []
 
     async def receive() -> dict[str, Any]:
         if waiting:
@@ -73,12 +72,16 @@ async def _ask(
         return {"type": "http.disconnect"}
 
     async def send(message: MutableMapping[str, Any]) -> None:
-        assert (message["type"] == "http.response.start") == (not told), "a start, and then a body"
+        assert (message["type"] == "http.response.start") == (not sent), "a start, and then a body"
         assert not answered.is_set(), "an answer ends once"
-        told.append(message)
-        if told[1:] and not message.get("more_body"):
+        sent.append(message)
+        if sent[1:] and not message.get("more_body"):
             answered.set()
 
     await app(scope, receive, send)
     assert answered.is_set(), "no whole answer"
-    return told[0]["status"], told[0]["headers"], b"".join(one.get("body", b"") for one in told[1:])
+    return (
+        sent[0]["status"],
+        sent[0]["headers"],
+        b"".join(message.get("body", b"") for message in sent[1:]),
+    )

@@ -1,4 +1,4 @@
-"""Whatever anybody sends to a Core: it answers, keeps what must hold, and gives nothing away."""
+"""Random actions sent to a Core: all are answered, nothing hidden is changed or shown."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ SEVERAL_REFS = (
 
 
 class Maker:
-    """Makes up changes, of what there is and of what there isn't."""
+    """A maker of random changes, of existing and of missing records."""
 
     def __init__(self, team: Team, seed: int) -> None:
         self.team, self.chance = team, random.Random(seed)
@@ -69,7 +69,7 @@ class Maker:
 
     def changed(self) -> RecordChange:
         cls = self.chance.choice(list(KINDS.values()))
-        of_kind = [one for one in self.known.values() if type(one.body) is cls]
+        of_kind = [record for record in self.known.values() if type(record.body) is cls]
         if of_kind and self.chance.random() < 0.6:
             record = self.chance.choice(of_kind)
             number, now = record.id, record.body
@@ -97,12 +97,14 @@ class Maker:
         return replace(body, **{name: self.value(type(body), name) for name in names})
 
     def body(self, cls: type) -> Any:
-        """A body that may be right: most of it says nothing."""
+        """A plausible body; most fields keep their defaults."""
         needed = {field.name for field in fields(cls) if field.default is MISSING}
-        told = {
-            one.name for one in fields(cls) if one.name in needed or self.chance.random() < 0.15
+        chosen = {
+            field.name
+            for field in fields(cls)
+            if field.name in needed or self.chance.random() < 0.15
         }
-        return cls(**{name: self.value(cls, name) for name in told})
+        return cls(**{name: self.value(cls, name) for name in chosen})
 
     def value(self, cls: type, name: str) -> Any:
         hint = get_type_hints(cls)[name]
@@ -130,7 +132,7 @@ class Maker:
 
     def ref(self, name: str, cls: type) -> str:
         kind = next((kind for kind in KINDS if name in (kind, f"pinned_{kind}s")), "")
-        fitting = [one for one in self.known if not kind or one.startswith(PREFIXES[KINDS[kind]])]
+        fitting = [ref for ref in self.known if not kind or ref.startswith(PREFIXES[KINDS[kind]])]
         if fitting and self.chance.random() < 0.8:
             return self.chance.choice(fitting)
         return self.chance.choice((self.text(), "thread_", "subcortex_1"))
@@ -140,7 +142,7 @@ class Maker:
 
 
 def furnish(team: Team) -> None:
-    """Something that everybody sees, and something that they don't."""
+    """Write records that everyone may see, and records that only some may see."""
     ada = team.home("ada")
     for slug, visibility in (("api", "internal"), ("hush", "private")):
         create(ada.library, Subcortex(slug, slug, visibility=visibility), actor=person())
@@ -153,12 +155,12 @@ def furnish(team: Team) -> None:
             actor=person(),
         )
         create(ada.library, Thread("Keys", subcortex=slug, sensitivity=SENSITIVE), actor=person())
-    assert all(one.status == APPLIED for one in ada.flush())
+    assert all(outcome.status == APPLIED for outcome in ada.flush())
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize(("tier", "sensitive"), [(3, False), (4, True)])
-def test_whatever_is_sent_is_answered_and_what_is_hidden_stays_as_it_is(
+def test_random_actions_are_answered_and_never_change_hidden_records(
     tmp_path: Path, campaign, tier, sensitive
 ):
     for seed in range(campaign(ROUNDS, SOAKED)):
@@ -167,7 +169,7 @@ def test_whatever_is_sent_is_answered_and_what_is_hidden_stays_as_it_is(
 
 
 @pytest.mark.parametrize("tier", [4])
-def test_whatever_is_sent_is_answered_on_postgresql(tmp_path: Path, database: str, tier):
+def test_random_actions_are_answered_on_postgresql(tmp_path: Path, database: str, tier):
     with open_team(tmp_path, database) as team:
         send_strange_things(team, 7, tier, True)
 
@@ -179,17 +181,21 @@ def send_strange_things(team: Team, seed: int, tier: int, sensitive: bool) -> No
     for number in range(ACTIONS):
         before = team.records()
         viewer = team.viewer(zoe.principal)
-        hidden = {one: record for one, record in before.items() if not team.sees(viewer, record)}
+        hidden = {ref: record for ref, record in before.items() if not team.sees(viewer, record)}
         accepted = team.accept(zoe.principal, maker.action(number))
         assert accepted.status in (APPLIED, REPLAYED, REFUSED), accepted.error
         after = team.records()
         if accepted.status == REFUSED:
             assert after == before
         applied += accepted.status == APPLIED
-        told = [one for one in hidden.values() if one.kind not in ("notification", "link", "draft")]
-        for one in told:
-            assert after[one.id] == one, "what isn't seen isn't changed"
+        unseen = [
+            record
+            for record in hidden.values()
+            if record.kind not in ("notification", "link", "draft")
+        ]
+        for record in unseen:
+            assert after[record.id] == record, "what isn't seen isn't changed"
         viewer = team.viewer(zoe.principal)
-        assert all(team.sees(viewer, one.record) for one in accepted.records)
+        assert all(team.sees(viewer, record.record) for record in accepted.records)
     assert applied
     team.check()

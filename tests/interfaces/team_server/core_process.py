@@ -1,5 +1,6 @@
-"""A Core in a process of its own, for tests: `python core_server.py LEDGER [CERT KEY]`; prints its
-address, and serves until a signal.
+"""A Core in a process of its own: `python core_process.py LEDGER [CERT KEY]`.
+
+Prints its address and serves until a signal.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from cortex.interfaces.team_server.runner import serve_core
 
 
 def main() -> int:
-    folder, certificate = Path(sys.argv[1]), [Path(one) for one in sys.argv[2:]]
+    folder, certificate = Path(sys.argv[1]), [Path(path) for path in sys.argv[2:]]
     flags = {"indexing.workers": 1, "indexing.strategies": ["tfidf"]}
     settings = load(
         None, environment={"CORTEX_HOME": str(folder / "home")}, flags=flags, user_home=folder

@@ -1,4 +1,4 @@
-"""The document of a Core: valid, complete, and as the routes are."""
+"""The OpenAPI document of a Core: valid, complete, and as the routes are."""
 
 from __future__ import annotations
 
@@ -14,35 +14,36 @@ from cortex.interfaces.team_server.responses import API
 DOCUMENT = json.loads(json.dumps(describe(ROUTES, SCHEMAS)))
 
 
-def test_the_document_is_valid():
+def test_openapi_document_is_valid():
     assert [error.message for error in OpenAPIV31SpecValidator(DOCUMENT).iter_errors()] == []
 
 
-def test_it_names_every_route_and_nothing_else():
-    told = {
+def test_openapi_document_names_every_route_and_nothing_else():
+    listed = {
         (method.upper(), path)
         for path, methods in DOCUMENT["paths"].items()
         for method in methods
         if path not in ("/health", "/metrics", f"{API}/openapi.json")
     }
-    assert told == {(route.method, API + route.path) for route in ROUTES}
+    assert listed == {(route.method, API + route.path) for route in ROUTES}
     assert (
         len(
             {
-                one["operationId"]
+                method["operationId"]
                 for methods in DOCUMENT["paths"].values()
-                for one in methods.values()
+                for method in methods.values()
             }
         )
         == len(ROUTES) + 3
     )
 
 
-def test_every_write_but_those_that_carry_their_own_keys_wants_one():
+def test_write_without_keys_of_its_own_requires_an_idempotency_key():
     for route in ROUTES:
         operation = DOCUMENT["paths"][API + route.path][route.method.lower()]
         keyed = any(
-            one["name"] == "Idempotency-Key" and one["required"] for one in operation["parameters"]
+            parameter["name"] == "Idempotency-Key" and parameter["required"]
+            for parameter in operation["parameters"]
         )
         reads = route.path in (
             "/search",
@@ -56,7 +57,7 @@ def test_every_write_but_those_that_carry_their_own_keys_wants_one():
         )
 
 
-def test_every_schema_that_is_referred_to_is_there():
+def test_every_schema_reference_resolves():
     def refs(node):
         if isinstance(node, dict):
             yield from ([node["$ref"]] if isinstance(node.get("$ref"), str) else [])
@@ -76,8 +77,8 @@ def test_the_status_of_every_error_is_documented():
     assert {code.core_answer[1] for code in CODES.values()} <= set(MEANINGS)
 
 
-def test_the_document_is_served_to_anybody_and_answers_are_as_it_says(place, ada):
-    assert place.http.get(f"{API}/openapi.json").json() == DOCUMENT
+def test_document_is_served_without_a_token_and_records_match_its_schemas(core, ada):
+    assert core.http.get(f"{API}/openapi.json").json() == DOCUMENT
     thread = ada.post("/threads", {"title": "a", "code_links": [{"path": "a.py", "symbol": "b"}]})
     task = ada.post("/tasks", {"title": "a"})
     draft = ada.post(

@@ -1,4 +1,4 @@
-"""MCP on stdin and stdout, as a foreign client meets it."""
+"""MCP on stdin and stdout, with a foreign client."""
 
 import json
 import os
@@ -49,7 +49,7 @@ def test_a_piped_tools_list_without_handshake_is_answered_and_ends_with_0():
     assert code == 0
 
 
-def test_what_was_asked_before_the_end_of_input_is_answered_before_the_end():
+def test_requests_before_the_end_of_input_are_answered():
     call = {"name": "count", "arguments": {"to": 200_000}}
     lines = [
         {"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": call} for id in range(5)
@@ -88,7 +88,7 @@ def test_a_signal_ends_the_server_within_a_second_whatever_runs(number, tool, tm
         assert client.garbage == []
 
 
-def test_a_client_that_vanishes_is_a_clean_end():
+def test_vanished_client_ends_the_server_cleanly():
     process = forking.Popen(
         SERVER, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
@@ -132,7 +132,7 @@ def test_the_stateless_revision_needs_no_handshake(shared):
     assert MODERN in refused["data"]["supported"]
 
 
-def test_a_connection_may_speak_both_eras(client):
+def test_connection_may_mix_handshake_and_stateless_revisions(client):
     client.request("server/discover", {"_meta": envelope()})
     assert client.initialize("2025-06-18")["result"]["protocolVersion"] == "2025-06-18"
     assert "resultType" not in client.request("tools/list")["result"]
@@ -178,7 +178,7 @@ def test_every_tool_carries_all_four_annotations_and_a_plain_schema(shared):
         ({"arguments": {}}, "name"),
     ],
 )
-def test_a_call_that_does_not_fit_is_an_invalid_params_error_that_says_why(shared, params, hint):
+def test_invalid_call_is_an_invalid_params_error_with_the_reason(shared, params, hint):
     error = shared.request("tools/call", params)["error"]
     assert error["code"] == -32602
     assert hint in error["message"]
@@ -201,7 +201,7 @@ def test_a_known_failure_is_a_tool_error_with_the_whole_envelope(shared):
     }  # fmt: skip
 
 
-def test_an_unforeseen_failure_tells_nothing_private(shared):
+def test_unforeseen_failure_reveals_nothing_private(shared):
     result = shared.call("fail", {"how": "unknown"})["result"]
     assert result["isError"] is True
     assert json.loads(result["content"][0]["text"])["error"]["code"] == "INTERNAL_ERROR"
@@ -261,7 +261,7 @@ def test_calls_beyond_the_number_of_threads_wait_their_turn_and_the_loop_stays_f
 
 def test_resources_are_listed_and_templates_apart(shared):
     fixed = shared.request("resources/list")["result"]["resources"]
-    assert [one["uri"] for one in fixed] == ["box://status"]
+    assert [resource["uri"] for resource in fixed] == ["box://status"]
     templates = shared.request("resources/templates/list")["result"]["resourceTemplates"]
     assert [template["uriTemplate"] for template in templates] == [
         "box://status{?part}",
@@ -317,7 +317,7 @@ def test_the_stateless_revision_calls_an_unknown_resource_invalid_params(shared)
 
 def test_prompts_are_listed_rendered_and_checked(shared):
     prompt = shared.request("prompts/list")["result"]["prompts"][0]
-    assert [(one["name"], one["required"]) for one in prompt["arguments"]] == [
+    assert [(argument["name"], argument["required"]) for argument in prompt["arguments"]] == [
         ("who", True),
         ("how", False),
     ]
@@ -371,7 +371,7 @@ def test_a_bad_line_is_answered_with_its_own_code(shared, line, code, id):
         b'{"jsonrpc":"2.0","method":"notifications/whatever","params":{"a":1}}',
     ],
 )
-def test_what_wants_no_answer_gets_none(shared, line):
+def test_message_without_an_answer_is_not_answered(shared, line):
     shared.send(line)
     assert shared.request("ping")["result"] == {}
     assert shared.aside == []

@@ -1,14 +1,12 @@
-"""Principals, tokens and the audit log over HTTP: for whoever may do everything, and for nobody
-else.
-"""
+"""Principals, tokens and the audit log over HTTP: for administrators only."""
 
 from __future__ import annotations
 
 from cortex.interfaces.team_server.routes.principals import ROUTES
 
 
-def test_only_who_may_do_everything_gets_to_them(place, ada):
-    bob = place.person("bob", 3)
+def test_principal_routes_are_refused_below_tier_4(core, ada):
+    bob = core.person("bob", 3)
     for route in ROUTES:
         if route.tier:
             response = bob.ask(route.method, route.path.replace("{id}", "ada"), {})
@@ -21,14 +19,14 @@ def test_only_who_may_do_everything_gets_to_them(place, ada):
     }
 
 
-def test_somebody_is_made_known_gets_a_token_and_loses_it(place, ada):
+def test_principal_is_added_and_its_token_works_until_it_is_revoked(core, ada):
     scope = ada.post("/subcortexes", {"slug": "queues", "name": "Queues"})
     bob = ada.post("/principals", {"name": "bob", "tier": 2, "grants": {"queues": True}}, key="bob")
     assert bob["grants"] == {scope["id"]: True}
     again = ada.ask(
         "POST", "/principals", {"name": "bob", "tier": 2, "grants": {"queues": True}}, key="bob"
     )
-    assert ada.told(again) == bob and again.headers["X-Idempotency-Replayed"] == "true"
+    assert ada.data_of(again) == bob and again.headers["X-Idempotency-Replayed"] == "true"
     ada.refused(400, "VALIDATION_ERROR", ada.ask("POST", "/principals", {"name": "bob", "tier": 2}))
     for name in ("person", "a b", "ä" * 3):
         ada.refused(
@@ -44,9 +42,9 @@ def test_somebody_is_made_known_gets_a_token_and_loses_it(place, ada):
     assert retried == {**made, "token": None, "used_at": retried["used_at"]}
     assert len(ada.get("/tokens")) == 2 and made["token"] not in ada.ask("GET", "/tokens").text
     headers = {"Authorization": f"Bearer {made['token']}"}
-    assert place.http.get("/api/v2/me", headers=headers).json()["data"]["name"] == "bob"
+    assert core.http.get("/api/v2/me", headers=headers).json()["data"]["name"] == "bob"
     ada.post(f"/tokens/{made['id']}/revoke")
-    assert place.http.get("/api/v2/me", headers=headers).status_code == 401
+    assert core.http.get("/api/v2/me", headers=headers).status_code == 401
     for moment in ("soon", "2001-01-01"):
         ada.refused(
             400,
@@ -60,8 +58,8 @@ def test_somebody_is_made_known_gets_a_token_and_loses_it(place, ada):
     ada.refused(404, "NOT_FOUND", ada.ask("POST", "/tokens/none/revoke"))
 
 
-def test_rights_count_from_the_next_request_on_and_the_last_administrator_stays(place, ada):
-    bob = place.person("bob", 1)
+def test_changed_rights_apply_to_the_next_request_and_the_last_admin_stays(core, ada):
+    bob = core.person("bob", 1)
     bob.refused(403, "PERMISSION_DENIED", bob.ask("POST", "/threads", {"title": "a"}))
     changed = ada.patch("/principals/bob", {"tier": 2, "grants": {"*": False}})
     assert (changed["tier"], changed["grants"]) == (2, {"*": False})
@@ -73,17 +71,17 @@ def test_rights_count_from_the_next_request_on_and_the_last_administrator_stays(
         404, "SCOPE_NOT_FOUND", ada.ask("PATCH", "/principals/bob", {"grants": {"nowhere": True}})
     )
     ada.refused(400, "VALIDATION_ERROR", ada.ask("PATCH", "/principals/bob", {}))
-    assert [one["name"] for one in ada.get("/principals")] == ["ada", "bob"]
+    assert [row["name"] for row in ada.get("/principals")] == ["ada", "bob"]
 
 
-def test_the_audit_log_tells_of_what_whoever_reads_it_may_see(place, ada):
+def test_audit_log_shows_only_records_visible_to_its_reader(core, ada):
     ada.post("/subcortexes", {"slug": "salaries", "name": "Salaries", "visibility": "private"})
     hidden = ada.post("/threads", {"title": "Who earns what", "subcortex_id": "salaries"})
-    eve = place.person("eve", 4, {"": True})
+    eve = core.person("eve", 4, {"": True})
     seen = [ada.post("/threads", {"title": str(number)})["id"] for number in range(5)]
-    assert hidden["id"] in {one["record_id"] for one in ada.get("/audit")}
-    lines = [one for one in eve.get("/audit") if one["version"]]
-    assert [one["action"] for one in eve.get("/audit") if not one["version"]].count(
+    assert hidden["id"] in {entry["record_id"] for entry in ada.get("/audit")}
+    lines = [entry for entry in eve.get("/audit") if entry["version"]]
+    assert [entry["action"] for entry in eve.get("/audit") if not entry["version"]].count(
         "add_principal"
     ) == 2
     assert [line["record_id"] for line in lines] == seen[::-1]
@@ -96,5 +94,5 @@ def test_the_audit_log_tells_of_what_whoever_reads_it_may_see(place, ada):
     rest = eve.ask(
         "GET", "/audit", params={"limit": 2, "cursor": first["pagination"]["cursor"]}
     ).json()
-    assert [one["record_id"] for one in first["data"] + rest["data"]] == seen[::-1]
+    assert [entry["record_id"] for entry in first["data"] + rest["data"]] == seen[::-1]
     assert eve.get("/audit", record=hidden["id"]) == [] != ada.get("/audit", record=hidden["id"])
