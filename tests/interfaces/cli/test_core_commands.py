@@ -11,7 +11,7 @@ import pytest
 
 from cortex.engine.store.records.ledger import open_ledger
 from cortex.interfaces.team_server.commands.options import database, folder_of, index_folder, shown
-from interfaces.cli.team_answers import answer, refusal
+from families.team.commands.command_answers import answer, refusal
 
 pytestmark = pytest.mark.usefixtures("isolated")
 

@@ -11,8 +11,8 @@ import forking
 from cortex.__main__ import main
 from cortex.base.runtime.home import split_profile
 from cortex.engine.store import Store
+from families.team.commands.command_answers import answer, refusal
 from interfaces.cli.core_server import core_at
-from interfaces.cli.team_answers import answer, refusal
 
 
 @pytest.fixture
