@@ -57,7 +57,7 @@ LONGEST = (
     "interfaces/daemon/test_hooks.py",
     "protocol/test_code_clients.py",
     "families/documents/commands/test_kb.py",
-    "interfaces/cli/test_team.py",
+    "families/team/commands/test_record_commands.py",
     "engine/worker/test_pool.py",
     "interfaces/transports/test_tool_names.py",
     "interfaces/transports/http/test_mcp_site.py",

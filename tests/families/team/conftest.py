@@ -1,4 +1,4 @@
-"""A person with a home and a library, for tests of what a team keeps."""
+"""A home with a library, for tests of a team's records."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cortex.engine.library import Library
 
 @pytest.fixture
 def tmp_path(memory: Path) -> Path:
-    """Most of what is tested here writes durably."""
+    """A folder in memory, since most of these tests write durably."""
     return memory
 
 

@@ -1,5 +1,6 @@
-"""What holds of what a team keeps at any moment, whoever was killed before: looked up in the
-database itself, statement by statement.
+"""Checks of a ledger that hold at any moment, also after a process was killed.
+
+They read the database itself, statement by statement.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _CITED = re.compile(r"\[(comment_\w+|thread_\w+)\]")
 
 
 def check_records(home: Path, settings: Settings) -> dict[str, Record[Any]]:
-    """Everything that must hold of a store; gives its records by id."""
+    """Check all invariants of a store and return its records by id."""
     with closing(
         sqlite3.connect(f"{(home / STORE_NAME).absolute().as_uri()}?mode=ro", uri=True)
     ) as database:
@@ -47,9 +48,7 @@ def check_records(home: Path, settings: Settings) -> dict[str, Record[Any]]:
 
 
 def check_replica(database: sqlite3.Connection, settings: Settings) -> None:
-    """What must hold of records that were taken over from another store: they are found by what
-    they say, and by what they point to.
-    """
+    """Check records taken over from another store: indexed by their texts and references."""
     assert database.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
     assert database.execute("PRAGMA foreign_key_check").fetchall() == []
     records = _records(database)
@@ -58,9 +57,7 @@ def check_replica(database: sqlite3.Connection, settings: Settings) -> None:
 
 
 def check_ledger(database: Any) -> dict[str, Record[Any]]:
-    """What must hold of records wherever they are kept, in SQLite or in PostgreSQL; gives them by
-    id.
-    """
+    """Check records in SQLite or PostgreSQL and return them by id."""
     records = _records(database)
     _check_versions(database, records)
     _check_keys(database, records)
@@ -108,7 +105,7 @@ def _check_versions(database: Any, records: dict[str, Record[Any]]) -> None:
 
 
 def _check_keys(database: Any, records: dict[str, Record[Any]]) -> None:
-    """Every deed was done under a key that is kept, and what a key gave is there."""
+    """Every action has a stored key, and the result of a key exists."""
     keys = {
         (actor, key): result
         for actor, key, result in database.execute("SELECT actor, key, result FROM keys")
@@ -121,15 +118,13 @@ def _check_keys(database: Any, records: dict[str, Record[Any]]) -> None:
         "one step has one moment: a key was used for two"
     )
     for result in keys.values():
-        told = json.loads(result) if result.startswith("[") else [result]
-        ids = [one if isinstance(one, str) else one["id"] for one in told]
+        rows = json.loads(result) if result.startswith("[") else [result]
+        ids = [row if isinstance(row, str) else row["id"] for row in rows]
         assert {number for number in ids if number} <= set(records), result
 
 
 def _check_refs(database: Any, records: dict[str, Record[Any]]) -> None:
-    """Who points to what is what the bodies say, and nothing points nowhere, but citations and
-    drafts, which may.
-    """
+    """References are those of the bodies; only citations and drafts may point to nothing."""
     rows = _refs(database)
     assert rows == _refs_of(records)
     for number, role, target in rows:
@@ -148,9 +143,7 @@ def _refs_of(records: dict[str, Record[Any]]) -> set[tuple[str, str, str]]:
 def _check_docs(
     database: sqlite3.Connection, records: dict[str, Record[Any]], settings: Settings
 ) -> None:
-    """What may be found has one doc, in the source of its kind, with the words that it says now;
-    nothing else has one.
-    """
+    """Each findable record has one doc, in the source of its kind, with its current text."""
     word = wording(settings)
     expected: set[tuple[str, str, bytes]] = set()
     for number, record in records.items():
@@ -170,7 +163,7 @@ def _check_docs(
 
 
 def _check_threads(records: dict[str, Record[Any]]) -> None:
-    """A summary names comments of its own thread, and is the one that all of them make."""
+    """A summary cites its own thread only, and is the one that its comments make."""
     comments: dict[str, list[Record[Comment]]] = defaultdict(list)
     for number in sorted(records):
         if isinstance(records[number].body, Comment):
@@ -189,9 +182,7 @@ def _check_threads(records: dict[str, Record[Any]]) -> None:
 
 
 def _check_drafts_and_notices(records: dict[str, Record[Any]]) -> None:
-    """What was published is there, once and by who drafted it; of what somebody should hear of, one
-    is open at a time.
-    """
+    """A published draft has one record by its author; one notification is open per event."""
     became = Counter(
         record.body.published for record in records.values() if isinstance(record.body, Draft)
     )
@@ -217,9 +208,7 @@ def _check_drafts_and_notices(records: dict[str, Record[Any]]) -> None:
 
 
 def _check_superseded(database: Any, records: dict[str, Record[Any]]) -> None:
-    """Who supersedes and who is superseded say so of each other, and a link says it, too; whoever
-    supersedes several names the last.
-    """
+    """Supersession is in both artifacts and in a link; the last of several is named."""
     links = {
         (record.body.source, record.body.target)
         for record in records.values()

@@ -1,4 +1,4 @@
-"""Code that a record speaks of: as it was when it was linked, and what changed since."""
+"""Links to code: the state when it was linked, and the changes since."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def root(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_link_gets_what_the_file_and_the_symbol_are_now(library, root):
+def test_link_gets_the_hashes_of_its_file_and_symbol(library, root):
     whole, part = cited(
         library, root, [CodeLink("src/sums.py"), CodeLink("./src/sums.py", symbol="total")]
     )
@@ -36,7 +36,7 @@ def test_a_link_gets_what_the_file_and_the_symbol_are_now(library, root):
     assert changes_in(library)(whole) == changes_in(library)(part) == ""
 
 
-def test_a_change_is_told_of_the_symbol_that_it_is_in(library, root):
+def test_change_is_reported_for_the_symbol_that_it_is_in(library, root):
     links = [CodeLink("src/sums.py", symbol=name) for name in ("add", "Sum.total")] + [
         CodeLink("src/sums.py")
     ]
@@ -46,7 +46,7 @@ def test_a_change_is_told_of_the_symbol_that_it_is_in(library, root):
     assert changes_in(library)(total) == "" and changes_in(library)(whole) == "src/sums.py changed"
 
 
-def test_a_file_that_moved_or_went_is_told(library, root):
+def test_moved_or_missing_file_is_reported(library, root):
     (link,) = cited(library, root, [CodeLink("src/sums.py")])
     os.replace(root / "src" / "sums.py", root / "sums.py")
     assert changes_in(library)(link) == "src/sums.py moved to sums.py"
@@ -54,7 +54,7 @@ def test_a_file_that_moved_or_went_is_told(library, root):
     assert changes_in(library)(link) == "src/sums.py is gone"
 
 
-def test_an_unknown_symbol_leaves_the_file_cited_and_the_name_as_it_was_told(library, root):
+def test_unknown_symbol_cites_the_file_and_keeps_the_name(library, root):
     (link,) = cited(library, root, [CodeLink("src/sums.py", symbol="subtract")])
     assert link.symbol == "subtract" and link.file_hash and not link.body_hash
     (root / "src" / "sums.py").write_text("pass\n", encoding="utf-8")
@@ -62,13 +62,13 @@ def test_an_unknown_symbol_leaves_the_file_cited_and_the_name_as_it_was_told(lib
 
 
 @pytest.mark.parametrize("path", ["src/gone.py", "src", "other/repository.c"])
-def test_a_file_that_is_not_there_is_kept_as_it_was_told(library, root, path):
-    told = CodeLink(path, repo="elsewhere", symbol="f", line_start=3, commit="abc123")
-    assert cited(library, root, [told]) == (told,) == cited(library, None, [told])
-    assert changes_in(library)(told) == ""
+def test_link_to_a_missing_file_is_kept_unchanged(library, root, path):
+    link = CodeLink(path, repo="elsewhere", symbol="f", line_start=3, commit="abc123")
+    assert cited(library, root, [link]) == (link,) == cited(library, None, [link])
+    assert changes_in(library)(link) == ""
 
 
-def test_what_a_caller_says_about_hashes_does_not_count(library, root):
+def test_hashes_of_the_caller_are_ignored(library, root):
     forged = CodeLink("src/gone.py", root="/etc", file_hash="00", body_hash="11")
     assert cited(library, root, [forged]) == (CodeLink("src/gone.py"),)
 
@@ -77,7 +77,7 @@ def test_what_a_caller_says_about_hashes_does_not_count(library, root):
     "path",
     ["../secret", "src/../../x", "/etc/passwd", "C:\\x", "\\\\host\\x", "~/x", "", ".", "a\0b"],
 )
-def test_a_path_that_leaves_the_repository_is_refused(library, root, path):
+def test_path_outside_the_repository_is_refused(library, root, path):
     for place in (root, None):
         with pytest.raises(InputError) as caught:
             cited(library, place, [CodeLink(path)])
@@ -86,7 +86,7 @@ def test_a_path_that_leaves_the_repository_is_refused(library, root, path):
         )
 
 
-def test_a_symbolic_link_out_of_the_repository_is_refused(library, root, tmp_path):
+def test_symbolic_link_out_of_the_repository_is_refused(library, root, tmp_path):
     (tmp_path / "secret.py").write_text("KEY = 1\n", encoding="utf-8")
     try:
         (root / "inside.py").symlink_to(tmp_path / "secret.py")
@@ -96,19 +96,19 @@ def test_a_symbolic_link_out_of_the_repository_is_refused(library, root, tmp_pat
         cited(library, root, [CodeLink("inside.py")])
 
 
-def test_an_absolute_path_inside_the_repository_becomes_relative(library, root):
+def test_absolute_path_inside_the_repository_becomes_relative(library, root):
     (link,) = cited(library, root, [CodeLink(str(root / "src" / "sums.py"))])
     assert link.path == "src/sums.py" and link.file_hash
 
 
-def test_without_time_left_files_are_only_glanced_at(library, root):
+def test_files_are_not_read_without_time_left(library, root):
     (link,) = cited(library, root, [CodeLink("src/sums.py", symbol="add")])
     (root / "src" / "sums.py").write_text(PLAIN + "\nX = 1\n", encoding="utf-8")
     assert changes_in(library, 0.0)(link) == "src/sums.py changed"
     assert changes_in(library)(link) == ""
 
 
-def test_a_damaged_link_is_no_error(library, root):
+def test_damaged_link_is_no_error(library, root):
     assert (
         changes_in(library)(CodeLink("src/sums.py", root=str(root), file_hash="no hexadecimal"))
         == ""
@@ -119,7 +119,7 @@ def test_a_damaged_link_is_no_error(library, root):
     )
 
 
-def test_all_that_is_no_path_is_named_at_once(library, root):
+def test_all_invalid_paths_are_named_at_once(library, root):
     links = [
         CodeLink("src/sums.py"),
         CodeLink("../x.py"),
@@ -136,7 +136,7 @@ def test_all_that_is_no_path_is_named_at_once(library, root):
     assert cited(library, root, [CodeLink("the sums module")])[0].file_hash
 
 
-def test_a_link_to_no_file_of_the_project_is_warned_of(root):
+def test_link_to_a_file_outside_the_project_has_a_warning(root):
     links = [
         CodeLink("src/sums.py"),
         CodeLink("src/nope.py"),

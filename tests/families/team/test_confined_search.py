@@ -1,5 +1,6 @@
-"""A search by somebody who may not see everything: what is hidden leaves no trace in hits, totals,
-snippets, notes or scores.
+"""Searches of a reader with limited access: hidden records leave no trace.
+
+Not in hits, totals, snippets, notes or scores.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def open_confined(home: Path, root: str, read_only: bool, _: object) -> Store:
 
 
 class Team:
-    """Two topics, one of them private, and who reads what."""
+    """Two subcortexes, one of them private, and a viewer of each."""
 
     def __init__(self, library: Library, seen: Library) -> None:
         self.library, self.seen = library, seen
@@ -74,11 +75,11 @@ class Team:
         self.library.follow()
 
     def find(self, viewer: Viewer, text: str, **more: Any) -> tuple[list[str], int, str]:
-        """The titles that are found, how many there are, and all that is told besides."""
+        """The titles of the hits, the total, and all texts of the answer."""
         with self.seen.store.viewed_by(viewer):
             found = find(self.seen, RecordQuery(text, **more))
-        told = " ".join([*(f"{hit.snippet} {hit.why}" for hit in found.hits), *found.notes])
-        return [hit.record.body.title for hit in found.hits], found.total, told
+        found_text = " ".join([*(f"{hit.snippet} {hit.why}" for hit in found.hits), *found.notes])
+        return [hit.record.body.title for hit in found.hits], found.total, found_text
 
 
 @pytest.fixture(params=["words", "meaning"])
@@ -93,7 +94,7 @@ def team(settings: Settings, request: pytest.FixtureRequest) -> Iterator[Team]:
             yield Team(library, seen)
 
 
-def test_what_is_hidden_is_not_found_although_it_would_be_the_best_hit(team):
+def test_hidden_record_is_not_found_even_as_the_best_hit(team):
     team.keep(
         Thread("Merger", SECRET, subcortex=team.private.id),
         Thread(
@@ -106,17 +107,17 @@ def test_what_is_hidden_is_not_found_although_it_would_be_the_best_hit(team):
         "Merger",
         "Merger plans",
     )
-    titles, total, told = team.find(team.his, "zanzibar merger closes", types=("thread",))
+    titles, total, text = team.find(team.his, "zanzibar merger closes", types=("thread",))
     assert titles[0] == "Merger of two branches"
     assert {"Merger", "Merger plans"}.isdisjoint(titles)
     assert total == len(titles)
-    assert "zanzibar" not in told.casefold()
+    assert "zanzibar" not in text.casefold()
     assert team.find(team.his, "zanzibar", types=("thread",), mode=Mode.WORDS)[:2] == ([], 0)
     assert team.find(team.his, "")[1] == 3  # the open topic and its two threads
     assert team.find(team.his, "zanzibar", sensitivity=SENSITIVE)[:2] == ([], 0)
 
 
-def test_an_answer_to_one_is_not_given_to_another(team):
+def test_cached_answer_is_not_given_to_another_reader(team):
     team.keep(
         Thread("Merger", SECRET, subcortex=team.private.id),
         Thread("Merging", "A merger of branches"),
@@ -128,7 +129,7 @@ def test_an_answer_to_one_is_not_given_to_another(team):
         assert team.find(team.his, "merger", since=1)[0] == ["Merging"]
 
 
-def test_a_hidden_topic_is_as_one_that_is_not_there(team):
+def test_hidden_subcortex_is_unknown(team):
     with team.seen.store.viewed_by(team.his):
         for name in (team.private.id, "private-topic", "nowhere-topic"):
             with pytest.raises(InputError) as caught:
@@ -137,7 +138,7 @@ def test_a_hidden_topic_is_as_one_that_is_not_there(team):
             assert "private-topic" not in str(caught.value).replace(name, "")
 
 
-def test_what_moves_into_a_hidden_topic_is_gone_from_what_others_find(team):
+def test_record_moved_into_a_hidden_subcortex_is_not_found(team):
     (thread,) = team.keep(Thread("Merger", SECRET, subcortex=team.open.id))
     assert team.find(team.his, "zanzibar")[0] == ["Merger"]
     team.change(thread, subcortex=team.private.id)
@@ -149,7 +150,7 @@ def test_what_moves_into_a_hidden_topic_is_gone_from_what_others_find(team):
     assert team.find(team.his, "zanzibar")[:2] == ([], 0)
 
 
-def test_pages_and_their_counts_are_those_of_what_is_seen(team):
+def test_pages_and_counts_cover_visible_records_only(team):
     team.keep(
         *(Thread(f"Merger {number}", SECRET, subcortex=team.private.id) for number in range(5))
     )
@@ -164,18 +165,18 @@ def test_pages_and_their_counts_are_those_of_what_is_seen(team):
             Query("zanzibar merger", mode=Mode.WORDS, threshold=1.0),
             Cancel(),
         )
-        assert "no file says zanzibar" in below.notes[0]  # whoever else says it
+        assert "no file says zanzibar" in below.notes[0]
     assert team.find(team.his, "merger")[1] == 1
 
 
-def test_nobody_finds_nothing(team):
+def test_reader_without_access_finds_nothing(team):
     team.keep(Thread("Merger", SECRET), Thread("Lamps", "lit"))
     assert find(team.seen, RecordQuery("merger")).hits == ()
     assert find(team.seen, RecordQuery("")).total == 0
     assert Engine.search(team.seen, Query("merger")).hits == ()
 
 
-def test_how_sure_a_hit_is_does_not_tell_what_others_say(team):
+def test_confidence_does_not_depend_on_hidden_records(team):
     team.keep(
         Thread("Merger of branches", "A merger commit closes the branch", subcortex=team.open.id)
     )

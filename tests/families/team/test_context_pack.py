@@ -1,4 +1,4 @@
-"""Packs: what somebody new should know, and what matters about a subject."""
+"""Context packs about a subject."""
 
 from __future__ import annotations
 
@@ -8,11 +8,9 @@ from typing import Any
 
 import pytest
 
-from cortex.base.actors import person
 from cortex.base.errors import InputError
 from cortex.base.record_model import (
     Artifact,
-    Body,
     CodeLink,
     Comment,
     Evidence,
@@ -21,11 +19,9 @@ from cortex.base.record_model import (
     Record,
     Subcortex,
     Task,
-    Term,
     Thread,
 )
 from cortex.engine.library import Library
-from cortex.engine.store import RecordTransaction
 from cortex.families.team.context_pack import (
     MOST,
     SLOTS,
@@ -34,194 +30,28 @@ from cortex.families.team.context_pack import (
     bootstrap,
     context_pack,
 )
-from cortex.families.team.ids import fresh_key, new_id
 from cortex.families.team.pack_entries import claim_of
-from cortex.families.team.writes.placement import Placement
-from cortex.families.team.writes.transactions import perform
+from families.team.kept_records import change, keep
 
 NOW = int(time.time() * 1000)
 
 
-def keep(library: Library, *bodies: Body) -> list[Any]:
-    made: list[Record[Any]] = []
-
-    def work(step: RecordTransaction) -> str:
-        made.extend(step.make(new_id(type(body)), body) for body in bodies)
-        return ""
-
-    perform(library, work, actor=person(), key=fresh_key(), action="test", payload="")
-    return made
-
-
-def change(library: Library, record: Record[Any], **parts: object) -> None:
-    def work(step: RecordTransaction) -> str:
-        kept = step.get(record.id)
-        assert kept is not None
-        return step.put(replace(kept, body=replace(kept.body, **parts))).id
-
-    perform(library, work, actor=person(), key=fresh_key(), action="test", payload="")
-
-
 def slot(pack: ContextPack, name: str) -> list[str]:
     return [
-        entry.record.body.title for one in pack.slots if one.name == name for entry in one.entries
+        entry.record.body.title
+        for slot in pack.slots
+        if slot.name == name
+        for entry in slot.entries
     ]
 
 
-# -- for somebody new
-# --------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def team(library: Library) -> dict[str, Record[Any]]:
-    """Two topics with what is pinned and pressing in each, and one that is over."""
-    docks, sails, gone = keep(
-        library,
-        Subcortex("docks", "Docks", "Where ships lie. More follows.", "Keep the quay free.", glossary=(Term("berth", "a place for a ship"),)),
-        Subcortex("sails", "Sails", "What moves them.", naming=("Sails are named after winds.",)),
-        Subcortex("oars", "Oars", state="archived"),
-    )  # fmt: skip
-    rule, old, task, done, urgent, high, low, incident, over = keep(
-        library,
-        Artifact(
-            "Quays are swept daily", summary="By seven.", state="accepted", subcortex=docks.id
-        ),
-        Artifact(
-            "Ropes are changed in May", state="accepted", review_by="2020-05-01", subcortex=sails.id
-        ),
-        Task("Repair crane two", subcortex=docks.id),
-        Task("Paint the bollards", state="done", subcortex=docks.id),
-        Task("Close the leak", state="in_progress", priority="urgent", subcortex=sails.id),
-        Task("Order canvas", priority="high", subcortex=sails.id),
-        Task("Tidy the loft", priority="low", subcortex=sails.id),
-        Thread("Water in the store", type="incident", subcortex=docks.id),
-        Thread("Fire in the loft", type="incident", state="resolved", subcortex=sails.id),
-    )
-    change(library, docks, pinned_artifacts=(rule.id,), pinned_tasks=(task.id, done.id))
-    change(library, sails, pinned_artifacts=(old.id,))
-    names = "docks sails gone rule old task done urgent high low incident over".split()
-    return dict(
-        zip(
-            names,
-            (docks, sails, gone, rule, old, task, done, urgent, high, low, incident, over),
-            strict=True,
-        )
-    )
-
-
-def test_everywhere_all_topics_are_told_with_what_is_pinned_and_pressing(library, team):
-    found = bootstrap(library)
-    assert found.rules and {one.record.body.slug for one in found.topics} == {"docks", "sails"}
-    pinned = {
-        topic.record.body.slug: [entry.record.body.title for entry in topic.pinned]
-        for topic in found.topics
-    }
-    assert pinned == {"docks": ["Quays are swept daily"], "sails": ["Ropes are changed in May"]}
-    assert [word.term.term for word in found.glossary] == ["berth"] and found.glossary[
-        0
-    ].subcortex == "docks"
-    assert found.naming == ("Sails are named after winds.",)
-    assert [priority.record.body.title for priority in found.priorities] == [
-        "Repair crane two",
-        "Close the leak",
-        "Order canvas",
-    ]
-    assert [incident.record.body.title for incident in found.incidents] == ["Water in the store"]
-
-
-def test_an_entry_has_a_claim_and_what_to_know_about_it(library, team):
-    topics = {topic.record.body.slug: topic for topic in bootstrap(library).topics}
-    (rule,), (old,) = topics["docks"].pinned, topics["sails"].pinned
-    assert (rule.claim, rule.warnings, rule.why) == ("By seven.", (), "pinned")
-    assert old.warnings == ("review overdue since 2020-05-01",) and old.claim == ""
-    assert topics["docks"].claim == "Where ships lie."
-
-
-def test_one_topic_is_told_alone(library, team):
-    found = bootstrap(library, "subcortex:sails")
-    assert [topic.record.body.slug for topic in found.topics] == ["sails"] and found.topics[0].ours
-    assert [priority.record.body.title for priority in found.priorities] == [
-        "Close the leak",
-        "Order canvas",
-    ]
-    assert found.incidents == found.glossary == ()
-
-
-def test_in_a_workspace_its_topic_comes_first_and_the_others_by_name(library, team):
-    thread = team["incident"].id
-    found = bootstrap(
-        library, "workspace", workspace_route=Placement(thread=thread, subcortex=team["docks"].id)
-    )
-    assert [(topic.record.body.slug, topic.ours, len(topic.pinned)) for topic in found.topics] == [
-        ("docks", True, 1),
-        ("sails", False, 0),
-    ]
-    assert [one.id for one in found.here] == [thread] and not found.naming
-    assert [priority.record.body.title for priority in found.priorities] == ["Repair crane two"]
-
-
-def test_a_workspace_without_a_topic_gets_all_and_is_told_so(library, team):
-    found = bootstrap(
-        library, "workspace", workspace_route=Placement(missing=("thread_x is gone",))
-    )
-    assert (
-        len(found.topics) == 2
-        and found.notes[0] == "thread_x is gone"
-        and "no subcortex" in found.notes[1]
-    )
-
-
-def test_a_pin_of_what_was_superseded_shows_what_took_its_place(library):
-    docks, old, second = keep(
-        library, Subcortex("docks", "Docks"), Artifact("Old"), Artifact("Second")
-    )
-    (last,) = keep(library, Artifact("Last", state="accepted"))
-    change(library, old, state="superseded", superseded_by=second.id)
-    change(library, second, state="superseded", superseded_by=last.id)
-    change(library, docks, pinned_artifacts=(old.id, second.id, last.id))
-    ((topic,),) = [bootstrap(library, "subcortex:docks").topics]
-    assert [(one.id, one.why) for one in topic.pinned] == [
-        (last.id, f"took the place of {old.id}, pinned")
-    ]
-    assert slot(context_pack(library, PackSubject("subcortex", "docks")), "canon_artifacts") == [
-        "Last"
-    ]
-
-
-def test_where_no_artifact_is_pinned_what_was_accepted_last_stands_in(library, team):
-    assert bootstrap(library).lately == ()
-    change(library, team["docks"], pinned_artifacts=())
-    keep(
-        library,
-        Artifact("Only proposed", state="proposed", subcortex=team["docks"].id),
-        *(
-            Artifact(f"Rule {number}", state="accepted", subcortex=team["docks"].id)
-            for number in range(3)
-        ),
-        Artifact("Of sails", state="accepted", subcortex=team["sails"].id),
-    )
-    found = bootstrap(library, "subcortex:docks")
-    assert [one.record.body.title for one in found.lately] == ["Rule 2", "Rule 1", "Rule 0"]
-    assert {one.why for one in found.lately} == {
-        "not pinned: accepted lately"
-    } and not found.topics[0].pinned
-    assert bootstrap(library).lately == ()  # sails has a pin
-
-
-def test_an_unknown_topic_is_an_error_and_nothing_kept_is_none(library):
-    assert bootstrap(library).topics == () and bootstrap(library).rules
-    with pytest.raises(InputError) as caught:
-        bootstrap(library, "subcortex:reefs")
-    assert caught.value.code == "SCOPE_NOT_FOUND"
-
-
-# -- about a subject
+# -- context packs
 # ---------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def talk(library: Library) -> dict[str, Any]:
-    """A thread with its comments, and what belongs to it."""
+    """A thread with its comments and related records."""
     (scope,) = keep(library, Subcortex("cache", "Cache"))
     (thread,) = keep(
         library, Thread("How large may the cache be?", "Memory is short.", subcortex=scope.id)
@@ -256,7 +86,7 @@ def talk(library: Library) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def test_a_thread_comes_with_its_summary_its_comments_and_what_belongs_to_it(library, talk):
+def test_thread_pack_has_its_summary_comments_and_related_records(library, talk):
     pack = context_pack(library, PackSubject("thread", talk["thread"].id))
     assert (
         pack.thread == pack.about
@@ -269,38 +99,36 @@ def test_a_thread_comes_with_its_summary_its_comments_and_what_belongs_to_it(lib
     assert slot(pack, "canon_artifacts") == ["The cache holds 256 MB", "Evict the oldest first"]
     assert slot(pack, "recent_observations") == ["The cache held 512 MB"]
     assert slot(pack, "in_progress_tasks") == ["Measure the cache"]
-    assert [one.name for one in pack.slots] == [name for name in SLOTS if slot(pack, name)]
+    assert [slot.name for slot in pack.slots] == [name for name in SLOTS if slot(pack, name)]
 
 
-def test_contradictions_stand_in_their_slot_and_beside_what_they_are_about(library, talk):
+def test_contradictions_are_in_their_slot_and_beside_their_records(library, talk):
     pack = context_pack(library, PackSubject("thread", talk["thread"].id))
-    (clash,) = next(one.entries for one in pack.slots if one.name == "contradictions")
+    (clash,) = next(slot.entries for slot in pack.slots if slot.name == "contradictions")
     assert clash.id == talk["clash"].id and clash.claim == "512 or 256"
-    (seen,) = next(one.entries for one in pack.slots if one.name == "recent_observations")
+    (seen,) = next(slot.entries for slot in pack.slots if slot.name == "recent_observations")
     assert seen.warnings == (f"maybe contradicted by {talk['rule'].id}: 512 or 256",)
 
 
-def test_a_contradiction_with_what_no_longer_counts_is_settled(library, talk):
+def test_contradiction_with_a_superseded_record_is_left_out(library, talk):
     change(library, talk["rule"], state="superseded")
     pack = context_pack(library, PackSubject("thread", talk["thread"].id))
-    assert "contradictions" not in [one.name for one in pack.slots]
+    assert "contradictions" not in [slot.name for slot in pack.slots]
 
 
 @pytest.mark.parametrize(("kind", "name"), [("task", "task"), ("artifact", "rule")])
-def test_a_task_and_an_artifact_come_with_the_thread_in_which_they_are_discussed(
-    library, talk, kind, name
-):
+def test_pack_of_a_task_or_artifact_has_its_thread(library, talk, kind, name):
     pack = context_pack(library, PackSubject(kind, talk[name].id))
     assert pack.about is not None and pack.about.id == talk[name].id
     assert (
         pack.thread is not None and pack.thread.id == talk["thread"].id and len(pack.comments) == 6
     )
     assert "The cache held 512 MB" in slot(pack, "recent_observations")
-    shown = [entry.id for one in pack.slots for entry in one.entries]
+    shown = [entry.id for slot in pack.slots for entry in slot.entries]
     assert len(set(shown)) == len(shown) and not {talk[name].id, talk["thread"].id} & set(shown)
 
 
-def test_a_topic_comes_with_what_counts_there_and_what_was_last_done(library, talk):
+def test_subcortex_pack_has_its_canon_and_latest_work(library, talk):
     change(library, talk["scope"], pinned_artifacts=(talk["rule"].id,))
     pack = context_pack(library, PackSubject("subcortex", "cache"))
     assert pack.thread is None and slot(pack, "canon_artifacts") == [
@@ -311,7 +139,7 @@ def test_a_topic_comes_with_what_counts_there_and_what_was_last_done(library, ta
     assert slot(pack, "in_progress_tasks") == ["Measure the cache"]
 
 
-def test_what_is_superseded_or_done_is_related_and_not_canon(library, talk):
+def test_superseded_or_done_record_is_related_and_not_canon(library, talk):
     change(library, talk["rule"], state="superseded")
     change(library, talk["task"], state="done")
     pack = context_pack(library, PackSubject("thread", talk["thread"].id))
@@ -321,7 +149,7 @@ def test_what_is_superseded_or_done_is_related_and_not_canon(library, talk):
     assert {"The cache holds 256 MB", "Measure the cache"} <= set(slot(pack, "related"))
 
 
-def test_what_says_something_alike_is_there_although_nothing_links_it(library, talk):
+def test_similar_record_is_included_without_a_link(library, talk):
     bodies = (
         Artifact(
             "The size of the cache is a share of the memory",
@@ -335,21 +163,21 @@ def test_what_says_something_alike_is_there_although_nothing_links_it(library, t
         Thread("Why is the cache so large?", "It may be a leak of memory.", state="resolved"),
     )
     pack = context_pack(library, PackSubject("thread", talk["thread"].id))
-    canon = next(one.entries for one in pack.slots if one.name == "canon_artifacts")
+    canon = next(slot.entries for slot in pack.slots if slot.name == "canon_artifacts")
     assert ("The size of the cache is a share of the memory", "alike") in [
-        (one.record.body.title, one.why) for one in canon
+        (entry.record.body.title, entry.why) for entry in canon
     ]
     assert "Why is the cache so large?" in slot(pack, "related") and "Lunch is at noon" not in slot(
         pack, "related"
     )
 
 
-def test_only_the_slots_that_are_included_are_told(library, talk):
+def test_only_included_slots_are_filled(library, talk):
     pack = context_pack(library, PackSubject("thread", talk["thread"].id), ("in_progress_tasks",))
-    assert [one.name for one in pack.slots] == ["in_progress_tasks"]
+    assert [slot.name for slot in pack.slots] == ["in_progress_tasks"]
 
 
-def test_code_comes_with_the_records_that_speak_of_it(library):
+def test_code_pack_has_the_records_that_cite_it(library):
     mine = CodeLink("src/cache/lru.py", "engine", "Lru.get")
     _, of_symbol, _, _ = keep(
         library,
@@ -364,7 +192,7 @@ def test_code_comes_with_the_records_that_speak_of_it(library):
     assert pack.about is pack.thread is None and not slot(pack, "in_progress_tasks")
     assert slot(pack, "recent_observations") == ["The file is long"]
     assert (
-        next(one.entries for one in pack.slots if one.name == "canon_artifacts")[0].id
+        next(slot.entries for slot in pack.slots if slot.name == "canon_artifacts")[0].id
         == of_symbol.id
     )
     by_name = context_pack(library, PackSubject("code", link=CodeLink("", symbol="LRU.get")))
@@ -373,7 +201,7 @@ def test_code_comes_with_the_records_that_speak_of_it(library):
     assert slot(folder, "recent_threads") == ["Another file"] and slot(folder, "in_progress_tasks")
 
 
-def test_linked_code_that_changed_is_told_in_a_pack(library, tmp_path):
+def test_pack_reports_changed_linked_code(library, tmp_path):
     link = CodeLink("a.py", root=str(tmp_path), file_hash="00" * 16)
     (tmp_path / "a.py").write_text("x = 1\n", encoding="utf-8")
     keep(library, Observation("It was two", code_links=(link,)))
@@ -381,7 +209,7 @@ def test_linked_code_that_changed_is_told_in_a_pack(library, tmp_path):
     assert pack.slots[0].entries[0].warnings == ("maybe_stale: a.py changed",)
 
 
-def test_slots_have_an_end_and_no_record_stands_in_two(library):
+def test_slots_are_bounded_and_share_no_record(library):
     (scope,) = keep(library, Subcortex("many", "Many"))
     (thread,) = keep(library, Thread("One of many", subcortex=scope.id))
     bodies = [
@@ -396,12 +224,12 @@ def test_slots_have_an_end_and_no_record_stands_in_two(library):
     ]
     keep(library, *bodies)
     pack = context_pack(library, PackSubject("thread", thread.id))
-    assert all(len(one.entries) <= MOST[one.name] for one in pack.slots)
-    shown = [entry.id for one in pack.slots for entry in one.entries]
+    assert all(len(slot.entries) <= MOST[slot.name] for slot in pack.slots)
+    shown = [entry.id for slot in pack.slots for entry in slot.entries]
     assert len(set(shown)) == len(shown) > 25
 
 
-def test_what_cannot_be_a_subject_is_refused(library):
+def test_invalid_subject_is_refused(library):
     for subject in (
         PackSubject("comment", "x"),
         PackSubject("code"),
@@ -415,7 +243,7 @@ def test_what_cannot_be_a_subject_is_refused(library):
     assert caught.value.code == "RECORD_UNKNOWN"
 
 
-def test_a_reader_makes_the_same_packs(library, talk):
+def test_read_only_library_makes_the_same_packs(library, talk):
     subject = PackSubject("thread", talk["thread"].id)
     assert context_pack(library.reader, subject).slots == context_pack(library, subject).slots
     assert bootstrap(library.reader).topics == bootstrap(library).topics
@@ -434,5 +262,5 @@ def test_a_reader_makes_the_same_packs(library, talk):
         (Comment("thread_x", "w" * 1_000), "w" * 239 + "…"),
     ],
 )
-def test_a_claim_is_one_sentence_of_the_records_own(body, claim):
+def test_claim_is_one_sentence_of_its_record(body, claim):
     assert claim_of(Record("x", body)) == claim

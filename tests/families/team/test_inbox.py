@@ -1,4 +1,4 @@
-"""The inbox: what waits for whom, why, and in which order; nothing twice, nothing that is done."""
+"""The inbox: its entries, their reasons and order, each once and only while it is open."""
 
 from __future__ import annotations
 
@@ -56,11 +56,11 @@ def only(library: Library, **more: object) -> InboxEntry:
     return entry
 
 
-def test_nothing_waits_in_an_empty_inbox(library: Library) -> None:
+def test_new_inbox_is_empty(library: Library) -> None:
     assert inbox(library).entries == () and not inbox(library).more
 
 
-def test_a_mention_says_why_and_leads_to_its_thread(library: Library) -> None:
+def test_mention_has_a_reason_and_leads_to_its_thread(library: Library) -> None:
     thread = make(library, Thread("Which queue?"), WRITER)
     comment = make(library, Comment(thread.id, "@ada what do you say?"), WRITER)
     entry = only(library)
@@ -75,7 +75,7 @@ def test_a_mention_says_why_and_leads_to_its_thread(library: Library) -> None:
     assert not inbox(library, "agent").entries and inbox(library, None).entries == (entry,)
 
 
-def test_open_tasks_of_somebody_and_whatever_is_blocked_wait(library: Library) -> None:
+def test_own_open_tasks_and_blocked_tasks_are_in_the_inbox(library: Library) -> None:
     make(library, Task("Not mine", assignees=("agent",)))
     mine = make(library, Task("Mine", assignees=("me",), priority="high"))
     make(library, Task("Nobody's"))
@@ -94,7 +94,7 @@ def test_open_tasks_of_somebody_and_whatever_is_blocked_wait(library: Library) -
     assert types(library, include=("tasks",)) == ["blocked"]
 
 
-def test_a_task_that_is_assigned_stands_there_once(library: Library) -> None:
+def test_assigned_task_is_in_the_inbox_once(library: Library) -> None:
     task = make(library, Task("Measure it", assignees=("person",)), WRITER)
     assert only(library).kind == "task"
     assert only(library, include=("notifications",)).type == "task_assigned"
@@ -102,7 +102,7 @@ def test_a_task_that_is_assigned_stands_there_once(library: Library) -> None:
     assert not inbox(library).entries and not inbox(library, include=("notifications",)).entries
 
 
-def test_what_a_person_has_to_judge_waits_once_and_until_it_is_judged(library: Library) -> None:
+def test_open_decision_is_in_the_inbox_once_until_it_is_made(library: Library) -> None:
     drafted = draft(library)
     first, second = make(library, Thread("One")), make(library, Thread("Two"))
     link = make(
@@ -140,7 +140,7 @@ def test_what_a_person_has_to_judge_waits_once_and_until_it_is_judged(library: L
     assert "review_overdue" not in types(library, now=NOW)
 
 
-def test_a_judged_contradiction_leaves_no_reminder(library: Library) -> None:
+def test_judged_contradiction_leaves_the_inbox(library: Library) -> None:
     make(library, Artifact("Timeout of the payment gateway", "The timeout is 30 seconds."))
     make(library, Artifact("Timeout of the payment gateway", "The timeout is 10 seconds."), WRITER)
     (link,) = library.store.records.select(RecordFilter(kinds=("link",), states=("candidate",)))
@@ -150,7 +150,7 @@ def test_a_judged_contradiction_leaves_no_reminder(library: Library) -> None:
     assert types(library) == types(library, include=("notifications",)) == []
 
 
-def test_a_contradiction_with_what_was_superseded_waits_for_nobody(library: Library) -> None:
+def test_contradiction_with_a_superseded_record_is_not_in_the_inbox(library: Library) -> None:
     old = make(library, Artifact("Timeout of the payment gateway", "The timeout is 30 seconds."))
     new = make(
         library, Artifact("Timeout of the payment gateway", "The timeout is 10 seconds."), WRITER
@@ -163,7 +163,7 @@ def test_a_contradiction_with_what_was_superseded_waits_for_nobody(library: Libr
     assert types(library) == types(library, include=("notifications",)) == []
 
 
-def test_the_newest_comes_first_and_pages_join_without_gap_or_repetition(library: Library) -> None:
+def test_inbox_is_newest_first_and_its_pages_join(library: Library) -> None:
     for number in range(4):
         draft(library, f"Draft {number}")
         thread = make(library, Thread(f"Thread {number}", f"@ada look at {number}"), WRITER)
@@ -183,8 +183,8 @@ def test_the_newest_comes_first_and_pages_join_without_gap_or_repetition(library
         assert tuple(walked) == whole.entries
 
 
-@pytest.mark.parametrize("include", [(one,) for one in EVERYTHING])
-def test_what_is_not_included_is_left_out(library: Library, include: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("include", [(kind,) for kind in EVERYTHING])
+def test_only_included_entry_types_are_listed(library: Library, include: tuple[str, ...]) -> None:
     draft(library)
     make(library, Thread("A thread", "@ada look"), WRITER)
     make(library, Task("A task", assignees=("person",)))
@@ -195,13 +195,13 @@ def test_what_is_not_included_is_left_out(library: Library, include: tuple[str, 
     )
 
 
-def test_something_unknown_to_include_is_refused(library: Library) -> None:
+def test_unknown_entry_type_is_refused(library: Library) -> None:
     with pytest.raises(InputError) as raised:
         inbox(library, include=("mail",))
     assert raised.value.code == "RECORD_INVALID" and "reviews" in raised.value.message
 
 
-def test_what_is_acknowledged_is_done_with_and_again_is_harmless(library: Library) -> None:
+def test_acknowledging_twice_is_harmless(library: Library) -> None:
     make(library, Thread("A thread", "@ada look"), WRITER)
     make(library, Thread("Another", "@ada look"), WRITER)
     ids = [entry.id for entry in inbox(library).entries]
@@ -213,7 +213,7 @@ def test_what_is_acknowledged_is_done_with_and_again_is_harmless(library: Librar
     assert not inbox(library).entries
 
 
-def test_only_ones_own_notifications_are_acknowledged_unless_one_may_edit(library: Library) -> None:
+def test_notification_of_another_is_acknowledged_by_editors_only(library: Library) -> None:
     make(library, Thread("For a person", "@ada look"), WRITER)
     make(library, Thread("For an agent", "@agent look"))
     (persons,), (agents,) = inbox(library).entries, inbox(library, "agent").entries
@@ -229,14 +229,14 @@ def test_only_ones_own_notifications_are_acknowledged_unless_one_may_edit(librar
     assert inbox(library).entries == (persons,)
 
 
-def test_an_agent_sees_that_a_draft_waits_for_a_person(library: Library) -> None:
+def test_draft_in_an_agents_inbox_waits_for_a_person(library: Library) -> None:
     draft(library)
     (entry,) = inbox(library, "agent").entries
     assert "waits for a person" in entry.why and "approve" not in entry.why
     assert "approve or reject" in only(library).why
 
 
-def test_a_draft_says_where_it_would_go(library: Library) -> None:
+def test_draft_entry_names_its_target(library: Library) -> None:
     thread = make(library, Thread("Which queue?"))
     task = make(library, Task("Measure it"))
     for type, target in (
@@ -257,31 +257,29 @@ def test_a_draft_says_where_it_would_go(library: Library) -> None:
     ]
 
 
-def test_what_is_judged_or_done_leaves_nothing_open_that_nobody_sees(library: Library) -> None:
+def test_closing_a_record_closes_its_notifications(library: Library) -> None:
     make(library, Artifact("Timeout of the payment gateway", "The timeout is 30 seconds."))
     make(library, Artifact("Timeout of the payment gateway", "The timeout is 10 seconds."))
     (link,) = library.store.records.select(RecordFilter(kinds=("link",), states=("candidate",)))
     task = make(library, Task("Measure it", assignees=("person",)), WRITER)
     judge_link(library, link.id, False, actor=PERSON)
     update_task(library, task.id, {"state": "done"}, actor=PERSON)
-    # For who made the task
-    assert [one.body.type for one in library.store.records.select(OPEN)] == ["task_update"]
+    # For the author of the task.
+    assert [record.body.type for record in library.store.records.select(OPEN)] == ["task_update"]
 
 
-def test_what_is_sensitive_is_marked_and_a_sensitive_comment_is_not_quoted(
-    library: Library,
-) -> None:
+def test_sensitive_entry_is_marked_and_its_comment_not_quoted(library: Library) -> None:
     thread = make(library, Thread("Who earns what?"), PERSON)
     make(library, Comment(thread.id, "@lena Ada earns 90000.", sensitivity="sensitive"))
     make(library, Thread("Salaries", "@lena look", sensitivity="sensitive"))
     make(library, Thread("Queues", "@lena look"))
-    told = [(entry.title, entry.sensitive) for entry in inbox(library, "lena").entries]
-    assert told == [("Queues", False), ("Salaries", True), ("a sensitive comment", True)]
+    listed = [(entry.title, entry.sensitive) for entry in inbox(library, "lena").entries]
+    assert listed == [("Queues", False), ("Salaries", True), ("a sensitive comment", True)]
     make(library, Task("Raise them", assignees=("lena",), sensitivity="sensitive"))
     assert inbox(library, "lena", include=("tasks",)).entries[0].sensitive
 
 
-def test_a_comment_that_became_sensitive_is_not_quoted_any_more(library: Library) -> None:
+def test_comment_that_became_sensitive_is_no_longer_quoted(library: Library) -> None:
     thread = make(library, Thread("Who earns what?"), PERSON)
     make(library, Comment(thread.id, "@lena Ada earns 90000."))
     revise(
@@ -296,11 +294,11 @@ def test_a_comment_that_became_sensitive_is_not_quoted_any_more(library: Library
     ]
 
 
-def test_news_leave_an_agents_inbox_after_two_weeks_and_a_persons_never(library: Library) -> None:
+def test_news_expire_after_two_weeks_for_agents_only(library: Library) -> None:
     thread = make(library, Thread("Which queue?", "Say something, @agent."))
     make(library, Comment(make(library, Thread("Of the agent"), WRITER).id, "I see."))
-    for one, decide in ((draft(library), approve), (draft(library, "Another"), reject)):
-        decide(library, one.id, actor=PERSON)
+    for waiting, decide in ((draft(library), approve), (draft(library, "Another"), reject)):
+        decide(library, waiting.id, actor=PERSON)
     make(library, Thread("Of the person"), PERSON)
     day = 86_400_000
     news = ["draft_rejected", "draft_approved", "thread_update"]

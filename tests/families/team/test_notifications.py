@@ -1,4 +1,4 @@
-"""Who hears of what: those it concerns, never who did it, and of each thing once."""
+"""Notifications: their recipients, never the author, and one for each event."""
 
 from __future__ import annotations
 
@@ -35,13 +35,14 @@ def make(library: Library, body: Body, actor: Actor = PERSON) -> Record[Any]:
     return create(library, body, actor=actor)
 
 
-def told(library: Library, recipient: str, state: str = "new") -> list[tuple[str, str]]:
+def received(library: Library, recipient: str, state: str = "new") -> list[tuple[str, str]]:
     """The type and the record of every notification, the oldest first."""
     wanted = RecordFilter(
         kinds=("notification",), states=(state,), refs=(("recipient", recipient),)
     )
     return [
-        (one.body.type, one.body.about) for one in reversed(library.store.records.select(wanted))
+        (record.body.type, record.body.about)
+        for record in reversed(library.store.records.select(wanted))
     ]
 
 
@@ -49,7 +50,7 @@ def told(library: Library, recipient: str, state: str = "new") -> list[tuple[str
 # -------------------------------------------------------------------------------------------------------------
 
 
-def test_a_name_of_the_person_means_the_person(settings: Settings) -> None:
+def test_name_of_the_person_means_the_person(settings: Settings) -> None:
     for name in ("me", "person", "Ada", "@ada", " ADA ", login()):
         assert resolve_name(name, settings) == "person", name
     assert (
@@ -80,52 +81,63 @@ def test_mentions_are_names_in_prose(settings: Settings, text: str, names: list[
     assert mentioned(text, settings) == names
 
 
-def test_a_text_mentions_a_few_at_most() -> None:
+def test_mentions_of_one_text_are_limited() -> None:
     assert len(mentioned(" ".join(f"@n{number}" for number in range(100)))) == MOST_MENTIONS
 
 
-# -- what is told
+# -- recipients
 # ------------------------------------------------------------------------------------------------------
 
 
-def test_who_is_mentioned_hears_of_it_and_nobody_hears_of_themselves(library: Library) -> None:
+def test_mention_notifies_all_but_its_author(library: Library) -> None:
     thread = make(library, Thread("T", "@lena, what do you think? @me @Ada"))
     task = make(library, Task("T", "@lena knows", assignees=("omar",)))
     artifact = make(library, Artifact("T", "by @lena"))
-    assert told(library, "lena") == [
+    assert received(library, "lena") == [
         ("mention", thread.id),
         ("mention", task.id),
         ("mention", artifact.id),
     ]
-    assert told(library, "person") == [] and told(library, "omar") == [("task_assigned", task.id)]
+    assert received(library, "person") == [] and received(library, "omar") == [
+        ("task_assigned", task.id)
+    ]
 
 
-def test_a_comment_is_told_to_who_opened_the_thread_and_who_spoke_there(library: Library) -> None:
+def test_comment_notifies_the_author_and_commenters_of_its_thread(library: Library) -> None:
     thread = make(library, Thread("T"))
     make(library, Comment(thread.id, "first"), OMAR)
-    assert told(library, "person") == [("thread_update", thread.id)] and told(library, "omar") == []
+    assert (
+        received(library, "person") == [("thread_update", thread.id)]
+        and received(library, "omar") == []
+    )
     comment = make(library, Comment(thread.id, "second, @Ada"), WRITER)
-    assert told(library, "person") == [("thread_update", thread.id), ("mention", comment.id)]
-    assert told(library, "omar") == [("thread_update", thread.id)] and told(library, "agent") == []
+    assert received(library, "person") == [("thread_update", thread.id), ("mention", comment.id)]
+    assert (
+        received(library, "omar") == [("thread_update", thread.id)]
+        and received(library, "agent") == []
+    )
 
 
-def test_of_each_thing_one_notification_is_open(library: Library) -> None:
+def test_one_notification_is_open_for_each_event(library: Library) -> None:
     thread = make(library, Thread("T"))
     for number in range(3):
         make(library, Comment(thread.id, f"number {number}"), WRITER)
-    assert told(library, "person") == [("thread_update", thread.id)]
-    assert told(library, "person", "done") == [("thread_update", thread.id)] * 2
+    assert received(library, "person") == [("thread_update", thread.id)]
+    assert received(library, "person", "done") == [("thread_update", thread.id)] * 2
 
 
-def test_a_task_is_told_to_who_has_it_who_follows_it_and_who_made_it(library: Library) -> None:
+def test_task_change_notifies_assignees_watchers_and_author(library: Library) -> None:
     task = make(library, Task("T", assignees=("lena", "me"), watchers=("omar",)))
-    assert told(library, "lena") == [("task_assigned", task.id)] and told(library, "person") == []
-    update_task(library, task.id, {"state": "in_progress", "assignees": "lena, zoe"}, actor=WRITER)
-    assert told(library, "zoe") == [("task_assigned", task.id)]
-    assert told(library, "lena") == [("task_assigned", task.id), ("task_update", task.id)]
     assert (
-        told(library, "omar") == told(library, "person") == [("task_update", task.id)]
-        and told(library, "agent") == []
+        received(library, "lena") == [("task_assigned", task.id)]
+        and received(library, "person") == []
+    )
+    update_task(library, task.id, {"state": "in_progress", "assignees": "lena, zoe"}, actor=WRITER)
+    assert received(library, "zoe") == [("task_assigned", task.id)]
+    assert received(library, "lena") == [("task_assigned", task.id), ("task_update", task.id)]
+    assert (
+        received(library, "omar") == received(library, "person") == [("task_update", task.id)]
+        and received(library, "agent") == []
     )
     wanted = RecordFilter(kinds=("notification",), refs=(("recipient", "omar"),))
     assert library.store.records.select(wanted)[0].body.reason.startswith(
@@ -133,7 +145,7 @@ def test_a_task_is_told_to_who_has_it_who_follows_it_and_who_made_it(library: Li
     )
 
 
-def test_a_notification_says_why_and_is_as_private_as_what_it_is_about(library: Library) -> None:
+def test_notification_has_a_reason_and_the_sensitivity_of_its_record(library: Library) -> None:
     make(library, Thread("Raises", "@lena", sensitivity=SENSITIVE))
     (one,) = library.store.records.select(RecordFilter(kinds=("notification",)))
     assert (
@@ -141,7 +153,7 @@ def test_a_notification_says_why_and_is_as_private_as_what_it_is_about(library: 
     )
 
 
-def test_long_titles_and_line_breaks_fit(library: Library) -> None:
+def test_long_titles_and_line_breaks_fit_in_a_notification(library: Library) -> None:
     def work(step: Any) -> str:
         about = Record("thread_1", Thread("x" * 500))
         return notice(step, "person", about, REJECTED(name="ada", notes="a\nb" * 400)).id

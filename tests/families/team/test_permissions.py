@@ -1,4 +1,4 @@
-"""Who may do what, as the handbook promises it: every action from one tier on."""
+"""The permissions of each tier, as the handbook documents them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ EVERY_ACTION = set().union(*MORE_BY_TIER.values())
 
 
 @pytest.mark.parametrize("tier", range(5))
-def test_each_tier_may_do_what_is_promised_and_no_more(tier: int):
+def test_each_tier_has_exactly_its_documented_permissions(tier: int):
     actor = Actor("ada", tier, SERVER)
     allowed = set().union(*(MORE_BY_TIER[below] for below in range(tier + 1)))
     for action in EVERY_ACTION:
@@ -44,11 +44,11 @@ def test_each_tier_may_do_what_is_promised_and_no_more(tier: int):
             assert refused.value.code == "RIGHTS_MISSING"
 
 
-def test_every_action_is_promised_to_some_tier():
+def test_every_action_belongs_to_some_tier():
     assert set(TIERS) == EVERY_ACTION
 
 
-def test_a_refusal_says_in_words_what_may_not_be_done_and_which_tier_may():
+def test_refusal_names_the_action_and_the_tier_that_may_do_it():
     with pytest.raises(InputError) as refused:
         need(Actor("ada", 1, SERVER), "create_thread")
     assert refused.value.message == "ada (tier 1) may not create thread: that needs tier 2"
@@ -59,14 +59,14 @@ def test_a_refusal_says_in_words_what_may_not_be_done_and_which_tier_may():
 
 
 @pytest.mark.parametrize("action", sorted(set(DECISIONS) & EVERY_ACTION))
-def test_no_tier_is_enough_for_a_decision_of_a_command_that_can_ask_nobody(action: str):
+def test_decision_without_a_terminal_is_refused_at_any_tier(action: str):
     with pytest.raises(InputError) as refused:
         need(Actor("person", 4, COMMAND), action)
     assert refused.value.code == "APPROVAL_NEEDED"
 
 
 @pytest.mark.parametrize(("wished", "given"), [(1, 1), (2, 2), (3, 2), (4, 2)])
-def test_an_agent_never_gets_more_than_tier_2_whatever_the_settings_hold(wished: int, given: int):
+def test_agent_never_gets_more_than_tier_2(wished: int, given: int):
     settings = Settings()
     settings.team.__dict__["agent_tier"] = wished  # past the check of its range
     assert (agent(settings).name, agent(settings).tier) == ("agent", given)

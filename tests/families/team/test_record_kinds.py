@@ -1,4 +1,4 @@
-"""A field that is added to a body, and a kind that is added to the team, through one row each."""
+"""A new field and a new kind of a record, added through one row each."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class Trial(Experiment):
 
 @pytest.fixture(params=[Experiment, Trial], ids=["kind", "kind-with-more-fields"])
 def kind(request: pytest.FixtureRequest) -> Iterator[Any]:
-    """A class that is a kind as long as the test runs."""
+    """Register a class as a kind while the test runs."""
     cls = request.param
     record_kind(replace(SPEC, prefix=f"{cls.__name__.lower()}_"))(cls)
     yield cls
@@ -144,7 +144,7 @@ def test_a_new_kind_is_validated(kind: Any) -> None:
     assert refused(lambda: check_move(kind("A"), kind("A", state="done")))["allowed"] == ["running"]
 
 
-def test_a_new_kind_crosses_the_wire(kind: Any) -> None:
+def test_a_new_kind_is_encoded_and_decoded(kind: Any) -> None:
     body = kind("A", hypothesis="B", thread="thread_1")
     encoded = body_to(body)
     assert encoded == {"title": "A", "hypothesis": "B", "thread": "thread_1"}
@@ -224,7 +224,7 @@ def test_a_new_field_is_validated(trial: Any) -> None:
     assert checked(trial("A", crew=("a", " a ", ""))).crew == ("a",)
 
 
-def test_a_new_field_refers(trial: Any) -> None:
+def test_a_new_field_is_a_reference(trial: Any) -> None:
     assert set(refs_of(trial("A", method="survey", crew=("ada",)))) == {
         ("method", "survey"),
         ("crew", "ada"),
@@ -271,7 +271,7 @@ def test_a_new_field_is_merged(trial: Any) -> None:
     assert conflict.fields == ("lesson",)
 
 
-def test_a_new_field_says_which_option_sets_it(trial: Any) -> None:
+def test_a_new_field_names_the_option_that_sets_it(trial: Any) -> None:
     spec = fields_of(trial)["method"]
     assert spec.option is not None
     assert (spec.option.name, spec.default, spec.title) == ("--method", "replay", "Method")

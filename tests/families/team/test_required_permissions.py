@@ -61,11 +61,11 @@ SUMMED_UP = {"summary": "Yes", "summary_sources": ("comment_1",), "summary_by": 
         (NOTIFICATION, ()),
     ],
 )
-def test_what_a_new_record_needs(body: Body, rights: tuple[str, ...]):
+def test_permissions_that_a_new_record_needs(body: Body, rights: tuple[str, ...]):
     assert rights_of(None, body) == rights
 
 
-def test_a_possible_contradiction_that_comes_alone_is_a_link_like_others():
+def test_candidate_contradiction_alone_needs_the_permission_of_a_link():
     candidate = replace(LINK, state="candidate")
     assert rights_of(None, candidate, alone=True) == ("link",)
     assert rights_of(None, LINK, alone=True) == ("link",)
@@ -125,23 +125,25 @@ def test_a_possible_contradiction_that_comes_alone_is_a_link_like_others():
         (NOTIFICATION, {"state": "done"}, ()),
     ],
 )
-def test_what_a_change_needs(before: Body, changes: dict[str, object], rights: tuple[str, ...]):
+def test_permissions_that_a_change_needs(
+    before: Body, changes: dict[str, object], rights: tuple[str, ...]
+):
     assert rights_of(before, replace(before, **changes)) == rights
 
 
 @pytest.mark.parametrize("body", [THREAD, COMMENT, OBSERVATION, ARTIFACT, TASK])
-def test_what_is_sensitive_needs_one_permission_more(body: Body):
+def test_sensitive_record_needs_one_more_permission(body: Body):
     assert rights_of(None, replace(body, sensitivity="sensitive"))[-1] == "sensitive"
     assert rights_of(body, replace(body, sensitivity="sensitive")) == ("edit", "sensitive")
     assert rights_of(replace(body, sensitivity="sensitive"), body) == ("edit",)
 
 
 @pytest.mark.parametrize("body", [DRAFT, LINK, NOTIFICATION])
-def test_where_sensitivity_comes_from_another_record_it_needs_no_permission(body: Body):
+def test_inherited_sensitivity_needs_no_permission(body: Body):
     assert "sensitive" not in rights_of(None, replace(body, sensitivity="sensitive"))
 
 
-def test_a_summary_of_a_sensitive_thread_is_no_sensitive_write():
+def test_summary_of_a_sensitive_thread_is_no_sensitive_write():
     before = replace(THREAD, sensitivity="sensitive")
     assert rights_of(before, replace(before, **SUMMED_UP)) == ("comment",)
     assert rights_of(before, replace(before, summary="x")) == ("comment",)
@@ -152,10 +154,10 @@ def test_a_summary_of_a_sensitive_thread_is_no_sensitive_write():
 @pytest.mark.parametrize(
     "body", [THREAD, TASK, NOTIFICATION, replace(TASK, sensitivity="sensitive")]
 )
-def test_no_change_needs_nothing(body: Body):
+def test_unchanged_record_needs_no_permission(body: Body):
     assert rights_of(body, replace(body)) == ()
 
 
-def test_the_changed_fields_are_those_that_differ():
+def test_changed_fields_are_those_that_differ():
     assert changed_fields(TASK, replace(TASK, title="x", tags=("t",))) == {"title", "tags"}
     assert changed_fields(TASK, replace(TASK)) == frozenset()

@@ -1,10 +1,11 @@
-"""Questions to the records: what may answer, in which order, and what is told of each."""
+"""Search among records: the kinds of hits, their order and their texts."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -31,26 +32,17 @@ from cortex.engine.library import Library
 from cortex.engine.search import retrieval
 from cortex.engine.store import RecordTransaction
 from cortex.families.team import search
-from cortex.families.team.ids import fresh_key, new_id
+from cortex.families.team.ids import fresh_key
 from cortex.families.team.search import RecordQuery, RecordResults, find, page_of
 from cortex.families.team.writes.transactions import perform
 from cortex.toolkit.pagination import MAX_OFFSET
+from families.team import kept_records
 
 DAY = 86_400_000
 NOW = int(time.time() * 1000)
 
 
-def keep(library: Library, *bodies: Body, at: int = NOW) -> list[Record[Any]]:
-    """Have records, in one step, as if it were then."""
-    made: list[Record[Any]] = []
-
-    def work(step: RecordTransaction) -> str:
-        step.now = at
-        made.extend(step.make(new_id(type(body)), body) for body in bodies)
-        return ""
-
-    perform(library, work, actor=person(), key=fresh_key(), action="test", payload="")
-    return made
+keep = partial(kept_records.keep, at=NOW)
 
 
 def change(library: Library, record: Record[Any], **parts: object) -> None:
@@ -70,7 +62,7 @@ def titles(found: RecordResults) -> list[str]:
     return [hit.record.body.title for hit in found.hits]
 
 
-# -- by their own questions
+# -- paraphrased queries
 # --------------------------------------------------------------------------------------------
 
 KEPT: tuple[tuple[Body, str], ...] = (
@@ -167,7 +159,7 @@ def twenty(tmp_path_factory) -> Iterator[tuple[Library, list[Record[Any]]]]:
         yield library, keep(library, *(body for body, _ in KEPT))
 
 
-def test_questions_in_other_words_find_the_right_record_first(twenty):
+def test_paraphrased_query_finds_the_right_record_first(twenty):
     library, records = twenty
     first = [ask(library, question).hits[:1] for _, question in KEPT]
     wrong = [
@@ -178,7 +170,7 @@ def test_questions_in_other_words_find_the_right_record_first(twenty):
     assert len(wrong) <= 3, wrong
 
 
-def test_each_hit_tells_the_sentence_that_answers_and_the_words_that_matched(twenty):
+def test_hit_has_the_best_sentence_and_its_matched_terms(twenty):
     library, _ = twenty
     hit = ask(library, "how many requests can the gateway bear under load").hits[0]
     assert hit.why == "words: requests, gateway, load" and "64 connections" in hit.snippet
@@ -187,9 +179,7 @@ def test_each_hit_tells_the_sentence_that_answers_and_the_words_that_matched(twe
     assert filed.snippet == "Files from Excel begin with one; strip it before parsing."
 
 
-def test_a_comment_that_says_nothing_of_it_stands_behind_its_thread_and_one_that_does_before(
-    library,
-):
+def test_comment_ranks_before_its_thread_only_if_it_matches(library):
     said = "Crusts were pale last week, and nobody knows why that was so on those days."
     (thread,) = keep(library, Thread("How hot should sourdough bake?", said))
     (rule,) = keep(
@@ -211,7 +201,7 @@ def test_a_comment_that_says_nothing_of_it_stands_behind_its_thread_and_one_that
     assert ask(library, "preheat minutes steam").hits[0].record.id == answer.id
 
 
-def test_types_choose_the_kinds_that_may_answer(twenty):
+def test_types_select_the_kinds_of_hits(twenty):
     library, _ = twenty
     found = ask(library, "key session flags", types=("artifact",), limit=20)
     assert {hit.record.kind for hit in found.hits} == {"artifact"}
@@ -219,7 +209,7 @@ def test_types_choose_the_kinds_that_may_answer(twenty):
     assert {hit.record.kind for hit in both.hits} == {"comment", "thread"}
 
 
-def test_an_unknown_type_is_refused_with_those_that_there_are(twenty):
+def test_unknown_type_is_refused_with_the_known_ones(twenty):
     with pytest.raises(InputError, match="subcortex, thread, comment") as caught:
         ask(twenty[0], "x", types=("drafts",))
     assert caught.value.code == "ARGUMENT_INVALID"
@@ -237,7 +227,7 @@ def test_an_unknown_type_is_refused_with_those_that_there_are(twenty):
         ({"until": NOW - DAY}, set()),
     ],
 )
-def test_filters_narrow_what_may_answer_with_words_and_without(twenty, filters, expected):
+def test_filters_apply_with_and_without_a_query(twenty, filters, expected):
     library, _ = twenty
     asked = "key backup load certificates session accounts requests"
     for found in (ask(library, asked, limit=50, **filters), ask(library, limit=50, **filters)):
@@ -246,7 +236,7 @@ def test_filters_narrow_what_may_answer_with_words_and_without(twenty, filters, 
 
 
 @pytest.mark.parametrize("most", [0, 4_000])
-def test_a_filter_that_many_meet_gives_the_same_as_one_that_few_meet(twenty, monkeypatch, most):
+def test_broad_filter_gives_the_same_hits_as_a_narrow_one(twenty, monkeypatch, most):
     library, _ = twenty
     monkeypatch.setattr(search, "MOST_DOCS", most)
     found = ask(
@@ -259,7 +249,7 @@ def test_a_filter_that_many_meet_gives_the_same_as_one_that_few_meet(twenty, mon
     assert found.total == len(found.hits)
 
 
-def test_pages_follow_one_another_without_gap_or_repeat(twenty):
+def test_pages_join_without_gap_or_repetition(twenty):
     library, _ = twenty
     question = "the key of a test that is read at the end of a release"
     whole = [hit.record.id for hit in ask(library, question, limit=12).hits]
@@ -271,17 +261,17 @@ def test_pages_follow_one_another_without_gap_or_repeat(twenty):
     assert parts == whole and len(set(whole)) == len(whole)
 
 
-def test_what_cannot_be_a_question_is_refused(twenty):
+def test_invalid_query_is_refused(twenty):
     with pytest.raises(InputError) as caught:
         ask(twenty[0], "x" * 30_000)
     assert caught.value.code == "QUERY_INVALID"
 
 
-# -- which comes first
+# -- order
 # -------------------------------------------------------------------------------------------------
 
 
-def test_what_took_its_place_comes_before_what_was_superseded(library):
+def test_successor_ranks_before_the_superseded_artifact(library):
     old = Artifact(
         "Deploys go through the blue cluster", "We deploy by hand.", "", "adr", "superseded"
     )
@@ -295,7 +285,7 @@ def test_what_took_its_place_comes_before_what_was_superseded(library):
     assert found.hits[0].relevance > found.hits[1].relevance
 
 
-def test_what_is_pinned_wins_among_equals_and_newer_ones_among_the_rest(library):
+def test_pinned_then_newer_records_win_among_equals(library):
     keep(
         library, Observation("Cold start takes nine seconds", "first measured"), at=NOW - 300 * DAY
     )
@@ -314,7 +304,7 @@ def test_what_is_pinned_wins_among_equals_and_newer_ones_among_the_rest(library)
     ]
 
 
-def test_nothing_is_left_out_because_it_is_old(library):
+def test_old_record_is_still_found(library):
     (old,) = keep(
         library, Observation("The parser drops umlauts in file names"), at=NOW - 4_000 * DAY
     )
@@ -324,7 +314,7 @@ def test_nothing_is_left_out_because_it_is_old(library):
     assert ask(library, "umlauts in file names").hits[0].record.id == old.id
 
 
-def test_a_long_discussion_does_not_hide_the_thread_or_what_else_speaks_of_it(library):
+def test_long_discussion_hides_neither_its_thread_nor_other_records(library):
     (thread,) = keep(library, Thread("Rename the billing tables", "Plural or singular?"))
     keep(library, *(Comment(thread.id, f"Plural, please ({number}).") for number in range(20)))
     keep(library, Task("Rename the billing tables in the reports", "After the migration."))
@@ -332,7 +322,7 @@ def test_a_long_discussion_does_not_hide_the_thread_or_what_else_speaks_of_it(li
     assert kinds[0] == "thread" and "task" in kinds
 
 
-def test_a_long_record_is_one_hit_with_its_best_part(library):
+def test_long_record_is_one_hit_with_its_best_part(library):
     parts = "\n\n".join(
         f"## Part {number}\n\n" + "The scheduler wakes a worker. " * 80 for number in range(6)
     )
@@ -347,11 +337,11 @@ def test_a_long_record_is_one_hit_with_its_best_part(library):
     assert len(found.hits) == 1 and found.hits[0].snippet == "A lease ends after forty seconds."
 
 
-# -- what changes
+# -- changes
 # ------------------------------------------------------------------------------------------------------
 
 
-def test_without_a_question_the_last_changed_come_first(library):
+def test_empty_query_lists_the_last_changed_first(library):
     first, *_ = keep(library, Task("One"), Task("Two"), Task("Three"), at=NOW - DAY)
     change(library, first, state="review")
     found = ask(library, limit=2)
@@ -359,14 +349,14 @@ def test_without_a_question_the_last_changed_come_first(library):
     assert titles(ask(library, limit=2, offset=2)) == ["Two"]
 
 
-def test_a_record_is_found_by_what_it_says_now_at_once(library):
+def test_changed_record_is_found_by_its_new_text_at_once(library):
     (task,) = keep(library, Task("Measure the walrus"))
     assert ask(library, "walrus").hits
     change(library, task, title="Measure the dolphin")
     assert not ask(library, "walrus").hits and ask(library, "dolphin", state="inbox").hits
 
 
-def test_a_subcortex_is_named_by_slug_or_id_and_an_unknown_one_is_an_error(library):
+def test_subcortex_filter_takes_a_slug_or_id_and_refuses_unknown_ones(library):
     (scope,) = keep(library, Subcortex("harbour", "Harbour"))
     keep(library, Thread("Cranes stand still", subcortex=scope.id), Thread("Cranes are painted"))
     for name in ("harbour", "HARBOUR", scope.id):
@@ -376,7 +366,7 @@ def test_a_subcortex_is_named_by_slug_or_id_and_an_unknown_one_is_an_error(libra
     assert caught.value.code == "SCOPE_NOT_FOUND" and "harbour" in caught.value.message
 
 
-def test_sensitive_records_are_found_by_words_and_can_be_left_out(library):
+def test_sensitive_records_are_found_by_words_and_can_be_excluded(library):
     keep(
         library,
         Observation("Salaries of the kitchen", sensitivity=SENSITIVE),
@@ -387,21 +377,21 @@ def test_sensitive_records_are_found_by_words_and_can_be_left_out(library):
     assert titles(ask(library, "kitchen", sensitivity=SENSITIVE)) == ["Salaries of the kitchen"]
 
 
-def test_nothing_kept_gives_nothing_and_no_error(library):
+def test_search_in_an_empty_store_finds_nothing(library):
     assert ask(library, "anything") == RecordResults((), 0, mode=Mode.WORDS)
     assert ask(library, "anything", state="open").hits == ask(library).hits == ()
 
 
-def test_a_reader_finds_what_its_library_wrote(library):
+def test_read_only_library_finds_new_records(library):
     keep(library, Task("Feed the otter"))
     assert titles(find(library.reader, RecordQuery("otter"))) == ["Feed the otter"]
 
 
-# -- among other stores
+# -- combined search
 # ------------------------------------------------------------------------------------------------
 
 
-def test_as_one_place_of_many_each_record_is_one_hit_with_its_text(twenty):
+def test_combined_search_has_one_hit_with_text_per_record(twenty):
     library, records = twenty
     page = page_of(
         library,
@@ -417,7 +407,7 @@ def test_as_one_place_of_many_each_record_is_one_hit_with_its_text(twenty):
     assert [hit.path for hit in narrowed.hits] == [records[13].id] and narrowed.total == 1
 
 
-def test_by_meaning_sensitive_records_are_not_looked_at(settings: Settings):
+def test_semantic_search_skips_sensitive_records(settings: Settings):
     with Library(settings) as library:
         keep(
             library,
@@ -429,7 +419,7 @@ def test_by_meaning_sensitive_records_are_not_looked_at(settings: Settings):
 
 
 @pytest.mark.parametrize("depth", [4, 150])
-def test_by_meaning_a_longer_list_that_is_sifted_gives_the_same_as_a_search_among_those_that_may_be(
+def test_filtering_semantic_hits_equals_searching_the_allowed_ones(
     settings: Settings, monkeypatch, depth
 ):
     with Library(settings) as library:
@@ -445,18 +435,17 @@ def test_by_meaning_a_longer_list_that_is_sifted_gives_the_same_as_a_search_amon
             ]
             answers.append(
                 [
-                    [(hit.record.id, hit.relevance) for hit in find(library, one).hits]
-                    for one in asked
+                    [(hit.record.id, hit.relevance) for hit in find(library, query).hits]
+                    for query in asked
                 ]
             )
             keep(
-                library,
-                Task("Something else, so that nothing is answered from what was told before"),
+                library, Task("Something else, so that nothing is answered from an earlier answer")
             )
         assert answers[0] == answers[1] and any(answers[0])
 
 
-def test_a_search_that_was_called_off_ends(library):
+def test_cancelled_search_ends(library):
     keep(library, Task("Water the plants"))
     cancel = Cancel()
     cancel.cancel()
@@ -465,7 +454,7 @@ def test_a_search_that_was_called_off_ends(library):
     assert caught.value.code == "CANCELLED"
 
 
-def test_what_changes_its_state_is_found_by_the_new_one_at_once(library: Library) -> None:
+def test_changed_state_is_filtered_at_once(library: Library) -> None:
     (task,) = keep(library, Task("Rotate the certificate", "Of the gateway."))
     assert not find(library, RecordQuery("certificate", state="done")).hits
     change(library, task, state="done")
@@ -475,7 +464,7 @@ def test_what_changes_its_state_is_found_by_the_new_one_at_once(library: Library
     assert not find(library, RecordQuery("certificate", state="inbox")).hits
 
 
-def test_who_turns_the_page_meets_every_record_once(library: Library) -> None:
+def test_paging_lists_every_record_once(library: Library) -> None:
     texts = [f"The certificate {'of the gateway ' * (number % 5)}{number}" for number in range(60)]
     kept = keep(
         library,
@@ -491,13 +480,11 @@ def test_who_turns_the_page_meets_every_record_once(library: Library) -> None:
             library, RecordQuery(), Query("certificate", limit=5, offset=offset), Cancel()
         )
         seen += [hit.path for hit in page.hits]
-    assert len(seen) == len(set(seen)) and set(seen) == {one.id for one in kept}
+    assert len(seen) == len(set(seen)) and set(seen) == {record.id for record in kept}
 
 
 @pytest.mark.parametrize("offset", [1_000, 20_000_000, MAX_OFFSET - 1])
-def test_who_asks_for_what_is_further_down_than_anything_gets_nothing_and_has_nothing_made_for_it(
-    library, offset
-):
+def test_offset_beyond_the_last_hit_finds_nothing_and_ranks_nothing(library, offset):
     keep(library, Task("Rotate the certificate"), Task("Renew the certificate"))
     query = Query("certificate", mode=Mode.WORDS, limit=5, offset=offset, snippets=(320, 160))
     assert search.sizes_of(query, offset + 5) == (320, *(160,) * (search.MOST_CUT - 1), 0)
@@ -517,15 +504,15 @@ def test_who_asks_for_what_is_further_down_than_anything_gets_nothing_and_has_no
         assert (found.hits, found.total) == ((), 2)
 
 
-def test_hits_that_may_be_told_have_their_text_cut_and_no_others():
+def test_snippets_are_cut_for_requested_hits_only():
     query = Query("certificate", snippets=(320, 320, 160))
     assert search.sizes_of(query, 2) == (320, 320, 160, 160, 0)
     assert search.sizes_of(replace(query, snippets=()), 2) == ()
 
 
 @pytest.mark.parametrize("heading", ["# limit", "## limit", "######"])
-def test_a_text_of_nothing_but_headings_is_cut_by_lines_and_found(library, heading):
-    """Else each is a chunk and a name of its own, which the next search for it has to look at."""
+def test_text_of_headings_only_is_chunked_by_lines(library, heading):
+    """Otherwise each heading is a chunk and a symbol for the next search to look at."""
     text = f"{heading}\n" * (50_000 // (len(heading) + 1))
     headed, _ = keep(
         library,
@@ -545,7 +532,7 @@ def test_a_text_of_nothing_but_headings_is_cut_by_lines_and_found(library, headi
     assert set(titles(ask(library, "lamp"))) == {"Lighthouse", "Limit"}
 
 
-def test_a_long_text_with_many_sections_is_cut_by_its_headings(library):
+def test_long_text_is_chunked_by_its_headings(library):
     sections = "".join(
         f"## Term {number}\n\nWhat it means, in a sentence or two.\n\n" for number in range(400)
     )

@@ -44,7 +44,7 @@ def test_sentences_end_where_a_reader_ends_them(text: str, expected: list[str]):
     assert texts(text) == expected
 
 
-def test_markdown_is_no_part_of_a_sentence():
+def test_markdown_is_not_part_of_a_sentence():
     text = (
         "# Title\nFirst line of\na paragraph.\n\n- one entry\n- [x] another entry\n  carried on\n2. a third\n\n> quoted. words\n\n"
         "```py\ncode. Here\n```\n\n    indented. Code\n\n| a | b |\n|---|---|\n\nUnderlined\n----------\n<!-- hidden. -->Last."
@@ -58,7 +58,7 @@ def test_markdown_is_no_part_of_a_sentence():
     ]
 
 
-def test_lines_that_their_writer_ended_are_sentences():
+def test_lines_ended_by_their_writer_are_sentences():
     assert texts("Deployed the fix\nError rate is down") == [
         "Deployed the fix",
         "Error rate is down",
@@ -74,7 +74,7 @@ def test_a_sentence_knows_the_heading_above_it():
             "Before.\n\n## Decision\nWe go.\n\n**Open points**\n- none\n\nResult\n===\nDone."
         )
     )
-    assert [(one.text, one.heading) for one in found] == [
+    assert [(sentence.text, sentence.heading) for sentence in found] == [
         ("Before.", ""),
         ("We go.", "Decision"),
         ("none", "Open points"),
@@ -82,7 +82,7 @@ def test_a_sentence_knows_the_heading_above_it():
     ]
 
 
-def test_a_long_sentence_is_cut_between_words_and_outside_of_code():
+def test_long_sentence_is_cut_between_words_and_outside_code():
     assert cut("short") == "short"
     long = cut("word " * 100)
     assert len(long) <= SENTENCE_CHARACTERS and long.endswith("word…")
@@ -90,11 +90,11 @@ def test_a_long_sentence_is_cut_between_words_and_outside_of_code():
     assert cut("word " * 40 + "`" + "code " * 40 + "`").count("`") == 0
 
 
-def test_what_is_not_meant_to_be_seen_is_folded_to_blanks():
+def test_invisible_characters_become_spaces():
     assert fold("a\n b\x1b[31m\u202ec\u200bd\ud800e\U000e0041f") == "a b [31m c d e f"
 
 
-def test_words_of_one_stem_are_one():
+def test_words_with_one_stem_are_equal():
     for family in (
         "retry retries retried retrying",
         "size sizes sized sizing",
@@ -116,7 +116,7 @@ def test_every_sentence_stands_in_its_text(text: str):
 @pytest.mark.parametrize(
     "piece", [".", "! ", "`", "(", "(a. ", "`a. ", "- ", "1. ", "#", "> ", "<!--", "...x", "\u2028", "**", "。", "a.b ", "\x00", "["]
 )  # fmt: skip
-def test_no_text_takes_long(piece: str):
+def test_any_text_is_split_in_bounded_time(piece: str):
     started = time.process_time()
     texts(piece * (100_000 // len(piece)))
     assert time.process_time() - started < 1.0

@@ -1,6 +1,4 @@
-"""Six threads as people write them, and the sentences that somebody who comes late would want of
-each.
-"""
+"""Six realistic threads, and the sentences that a newcomer needs from each."""
 
 from __future__ import annotations
 
@@ -11,9 +9,7 @@ from cortex.families.team.writes.summarizer import Statement, summarize
 
 @dataclass(frozen=True, slots=True)
 class Talk:
-    """A thread: its title, what was said in order (the first is its body), and what should be in
-    the summary.
-    """
+    """A thread: its title, texts in order (the first is its body), and expected sentences."""
 
     title: str
     said: tuple[str, ...]
@@ -234,7 +230,7 @@ TALKS = (INCIDENT, DECISION, BUG, RELEASE, RESEARCH, FLAKY)
 
 
 def said_in(talk: Talk) -> list[Statement]:
-    """The thread as it is given to the summary."""
+    """The input of the summarizer for a thread."""
     return [
         Statement(
             "thread_0" if place == 0 else f"comment_{place:026}",
@@ -246,7 +242,7 @@ def said_in(talk: Talk) -> list[Statement]:
     ]
 
 
-def test_the_summary_holds_what_somebody_who_comes_late_would_want():
+def test_summary_has_the_sentences_that_a_newcomer_needs():
     wanted = missed = 0
     for talk in TALKS:
         summary = summarize(talk.title, said_in(talk)).text
@@ -259,7 +255,7 @@ def test_the_summary_holds_what_somebody_who_comes_late_would_want():
     assert 1 - missed / wanted >= 0.8, f"{missed} of {wanted} are missing"
 
 
-def test_small_talk_and_what_was_decided_otherwise_later_are_left_out():
+def test_summary_leaves_out_small_talk_and_revised_decisions():
     for talk in TALKS:
         summary = summarize(talk.title, said_in(talk)).text
         assert not [sentence for sentence in talk.unwanted if f"- {sentence} [" in summary]

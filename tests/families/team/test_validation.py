@@ -1,6 +1,4 @@
-"""What a body may say: every limit and every allowed value is held, a secret is refused wherever it
-stands, and never told.
-"""
+"""Validation of bodies: limits, allowed values, and secrets, which errors never repeat."""
 
 from __future__ import annotations
 
@@ -83,7 +81,7 @@ def refused(body: Body, work: Callable[[Any], object] = checked) -> CortexError:
 
 
 @pytest.mark.parametrize("body", [*PLAIN, *FULL], ids=kind_of)
-def test_what_is_in_order_stays_as_it_is(body: Body) -> None:
+def test_valid_body_is_unchanged(body: Body) -> None:
     assert checked(body) == body == checked(checked(body))
 
 
@@ -97,9 +95,7 @@ def limits() -> list[tuple[Body, str, int]]:
 
 
 @pytest.mark.parametrize(("body", "field", "most"), limits(), ids=lambda value: str(value)[:20])
-def test_a_text_may_be_as_long_as_its_limit_and_no_longer(
-    body: Body, field: str, most: int
-) -> None:
+def test_text_beyond_its_limit_is_refused(body: Body, field: str, most: int) -> None:
     text = ("word " * most)[: most - 1] + "x"
     assert getattr(checked(replace(body, **{field: text})), field) == text
     error = refused(replace(body, **{field: text + "y"}))
@@ -158,7 +154,7 @@ def test_a_text_may_be_as_long_as_its_limit_and_no_longer(
     ],
     ids=lambda value: value if isinstance(value, str) else kind_of(value),
 )
-def test_what_can_not_be_kept_is_refused_with_its_field(body: Body, field: str) -> None:
+def test_invalid_value_is_refused_with_its_field(body: Body, field: str) -> None:
     error = refused(body)
     assert (error.code, error.context["field"]) == ("RECORD_INVALID", field) and field.split("[")[
         0
@@ -166,9 +162,9 @@ def test_what_can_not_be_kept_is_refused_with_its_field(body: Body, field: str) 
 
 
 @pytest.mark.parametrize("body", PLAIN, ids=kind_of)
-def test_types_and_states_are_those_of_the_kind(body: Body) -> None:
+def test_types_and_states_of_other_kinds_are_refused(body: Body) -> None:
     for state in spec_of(type(body)).states:
-        if "state" in {one.name for one in fields(body)} and state != "accepted":
+        if "state" in {field.name for field in fields(body)} and state != "accepted":
             assert checked(replace(body, state=state)).state == state
     if types := getattr(fields_of(type(body)).get("type"), "choices", ()):
         error = refused(replace(body, type="nonsense"))
@@ -181,13 +177,13 @@ def test_types_and_states_are_those_of_the_kind(body: Body) -> None:
     "character", ["\0", "\x1b", "\x07", "\x0b", "\x9b", "\ud800", "\u202e"], ids=ascii
 )
 @pytest.mark.parametrize("field", ["title", "body", "tags"])
-def test_characters_that_are_no_text_are_refused(character: str, field: str) -> None:
+def test_control_characters_and_lone_surrogates_are_refused(character: str, field: str) -> None:
     value: object = (f"a{character}b",) if field == "tags" else f"a\n{character}b"
     error = refused(replace(Thread("T"), **{field: value}))
     assert error.code == "RECORD_INVALID" and character not in error.message
 
 
-def test_white_space_is_put_in_order_and_nothing_stands_there_twice() -> None:
+def test_white_space_and_duplicates_are_normalized() -> None:
     body = Thread(
         "  Lamps \t are\r\nblue ", "\r\none\r\n\n  two\n", tags=("Red", "red", " ", "Blue"), code_links=(CodeLink(".\\src\\a.py"),) * 2
     )  # fmt: skip
@@ -197,7 +193,7 @@ def test_white_space_is_put_in_order_and_nothing_stands_there_twice() -> None:
 
 
 def planted(noun: Any, prefix: str = "") -> list[tuple[str, Callable[[str], Any]]]:
-    """Every place of a text in a body, and the body with something else there."""
+    """Every text field of a body, with a function that replaces its text."""
     found: list[tuple[str, Callable[[str], Any]]] = []
     for field in fields(noun):
         value = getattr(noun, field.name)
@@ -246,7 +242,7 @@ SKIPPED = (
         if field.rpartition(".")[2] not in SKIPPED
     ],
 )
-def test_a_secret_is_refused_wherever_it_stands_and_never_told(
+def test_secret_is_refused_in_any_field_and_never_repeated(
     field: str, put: Callable[[str], Any]
 ) -> None:
     long = field in ("body", "charter", "description", "summary", "notes")
@@ -265,7 +261,7 @@ def test_a_secret_is_refused_wherever_it_stands_and_never_told(
     assert TOKEN not in f"{error.message}{error.context}{error.suggestions}"
 
 
-def test_a_secret_that_only_its_name_gives_away_is_refused_in_pairs_too() -> None:
+def test_secret_named_by_its_key_is_refused_in_pairs_too() -> None:
     value = "xK9" + "mQ2vL7pR4tZ8"
     for body in (
         Subcortex("billing", "B", glossary=(Term("api_key", value),)),
@@ -275,15 +271,15 @@ def test_a_secret_that_only_its_name_gives_away_is_refused_in_pairs_too() -> Non
         assert error.code == "SENSITIVE_BLOCKED" and value not in error.message
 
 
-def test_what_is_secret_is_not_stored_at_all() -> None:
+def test_secret_is_not_stored() -> None:
     assert refused(Thread("T", sensitivity="secret")).code == "SENSITIVE_BLOCKED"
 
 
-def test_a_wrong_value_that_is_a_secret_is_not_told() -> None:
+def test_error_does_not_repeat_an_invalid_value_that_is_a_secret() -> None:
     assert TOKEN not in refused(Thread("T", type=TOKEN)).message
 
 
-def test_hashes_and_commits_are_no_secrets() -> None:
+def test_hashes_and_commits_are_not_secrets() -> None:
     link = CodeLink(
         "a.py",
         commit="9f8a7b6c5d4e3f2a1b0c9d8e7f6a5b4c3d2e1f0a",
@@ -293,7 +289,7 @@ def test_hashes_and_commits_are_no_secrets() -> None:
     assert checked(Thread("T", code_links=(link,))).code_links == (link,)
 
 
-def test_every_text_of_a_body_is_looked_at() -> None:
+def test_every_text_of_a_body_is_scanned() -> None:
     texts = dict(texts_of(FULL[0]))
     assert (
         texts["glossary[0]"] == "a: b"
@@ -313,14 +309,14 @@ def test_every_state_leads_only_to_states_of_its_kind(cls: type) -> None:
     st.sampled_from([Thread("T"), Task("T"), Artifact("T"), Link("task_1", "supports", "task_2")]),
     st.data(),
 )
-def test_a_state_is_only_reached_from_where_it_may_be(body: Body, data: st.DataObject) -> None:
+def test_forbidden_state_transition_is_refused(body: Body, data: st.DataObject) -> None:
     before = data.draw(st.sampled_from(spec_of(type(body)).states))
     after = data.draw(st.sampled_from(spec_of(type(body)).states))
-    one, other = replace(body, state=before), replace(body, state=after)
+    current, other = replace(body, state=before), replace(body, state=after)
     if before == after or after in spec_of(type(body)).moves[before]:
-        check_move(one, other)
+        check_move(current, other)
     else:
-        error = refused(other, lambda new: check_move(one, new))
+        error = refused(other, lambda new: check_move(current, new))
         assert (
             error.code == "RECORD_INVALID"
             and error.context["field"] == "state"
@@ -328,7 +324,7 @@ def test_a_state_is_only_reached_from_where_it_may_be(body: Body, data: st.DataO
         )
 
 
-def test_a_new_record_begins_in_a_first_state() -> None:
+def test_new_record_begins_in_an_initial_state() -> None:
     check_first(Artifact("T", state="proposed"))
     for body in (
         Artifact("T", state="superseded"),

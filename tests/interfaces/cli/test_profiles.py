@@ -11,7 +11,7 @@ import forking
 from cortex.__main__ import main
 from cortex.base.runtime.home import split_profile
 from cortex.engine.store import Store
-from interfaces.cli.team_answers import answer, refusal
+from families.team.commands.command_answers import answer, refusal
 from interfaces.team_server.commands.core_server import core_at
 
 

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from cortex.base.settings import environment, load
-from interfaces.cli.team_answers import answer, comment_draft, drafted, refusal
+from families.team.commands.command_answers import answer, comment_draft, drafted, refusal
 
 pytestmark = pytest.mark.usefixtures("shop")
 

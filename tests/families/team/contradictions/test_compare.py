@@ -230,10 +230,12 @@ HARMLESS: tuple[tuple[str, str], ...] = (
 )  # fmt: skip
 
 
-def test_what_contradicts_is_found_and_what_does_not_is_left_alone():
+def test_only_contradicting_texts_are_reported():
     found = [(kind, a, b, differences(a, b)) for kind, a, b in CONFLICTING]
     missed = [
-        (kind, a, b, got) for kind, a, b, got in found if not any(one.kind == kind for one in got)
+        (kind, a, b, got)
+        for kind, a, b, got in found
+        if not any(difference.kind == kind for difference in got)
     ]
     alarms = [(a, b, got) for a, b in HARMLESS if (got := differences(a, b))]
     for miss in missed:
@@ -246,14 +248,16 @@ def test_what_contradicts_is_found_and_what_does_not_is_left_alone():
     assert recall >= 0.85 and precision >= 0.9
 
 
-def test_a_pair_is_judged_the_same_from_both_sides():
+def test_comparison_is_symmetric():
     for _, a, b in CONFLICTING:
         assert [
             (difference.kind, difference.right, difference.left) for difference in differences(b, a)
-        ] == [(one.kind, one.left, one.right) for one in differences(a, b)]
+        ] == [
+            (difference.kind, difference.left, difference.right) for difference in differences(a, b)
+        ]
 
 
-def test_a_difference_says_what_it_is_about_and_what_each_side_says():
+def test_difference_names_its_subject_and_both_values():
     assert differences(
         "The request timeout of the gateway is 30 seconds.", "Gateway: request timeout is 45 s."
     ) == (Difference("number", "request timeout gateway", "30 seconds", "45 s"),)
@@ -296,12 +300,12 @@ OTHER = (
 
 
 @pytest.mark.parametrize(("a", "b"), SAME)
-def test_titles_of_the_same_subject_are_told(a: str, b: str):
+def test_titles_of_the_same_subject_match(a: str, b: str):
     assert same_subject(a, b) and same_subject(b, a)
 
 
 @pytest.mark.parametrize(("a", "b"), OTHER)
-def test_titles_of_different_subjects_are_told_apart(a: str, b: str):
+def test_titles_of_different_subjects_do_not_match(a: str, b: str):
     assert not same_subject(a, b) and not same_subject(b, a)
 
 
@@ -320,7 +324,7 @@ def test_a_text_never_contradicts_itself(text: str, more: str):
     assert differences(f"{text}\n\n{more}", f"{text}\n\n{more}") == ()
 
 
-LONG = " ".join(f"The pool size of service{one} is {one} and we never retry writes of kind{one} with tool{one} {one}.{one}.0." for one in range(2_000))  # fmt: skip
+LONG = " ".join(f"The pool size of service{number} is {number} and we never retry writes of kind{number} with tool{number} {number}.{number}.0." for number in range(2_000))  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -330,7 +334,7 @@ LONG = " ".join(f"The pool size of service{one} is {one} and we never retry writ
      "v1.2.3 " * 14_000, "foo 1.2.3 " * 10_000, "pool_size=1 " * 8_000, "pool_size=1\n" * 8_000, "- we never retry writes\n" * 4_000, "instead of the " * 6_000],
     ids=lambda text: text[:12],
 )  # fmt: skip
-def test_no_text_takes_long_to_compare(text: str):
+def test_any_text_is_compared_in_bounded_time(text: str):
     started = time.process_time()
     differences(text[:100_000], (text.swapcase() + "!")[:100_000])
     differences(text[:100_000], LONG[:100_000])

@@ -27,7 +27,7 @@ def amount(text: str) -> Amount:
         ("80 %", "80 percent"),
     ],
 )
-def test_one_amount_is_equal_in_any_spelling(one: str, other: str):
+def test_equal_amounts_in_different_units_are_equal(one: str, other: str):
     assert amount(one).dimension == amount(other).dimension
     assert amount(one).equals(amount(other))
 
@@ -42,11 +42,11 @@ def test_one_amount_is_equal_in_any_spelling(one: str, other: str):
         ("10 MB", "10 MB/s"),
     ],
 )
-def test_other_things_are_of_another_dimension(one: str, other: str):
+def test_amounts_of_different_things_have_different_dimensions(one: str, other: str):
     assert amount(one).dimension != amount(other).dimension
 
 
-def test_the_same_unit_is_compared_exactly():
+def test_amounts_of_the_same_unit_are_compared_exactly():
     assert not amount("1.00 GB").equals(amount("1.05 GB"))
     assert not amount("30 s").equals(amount("31 s"))
 
@@ -65,11 +65,11 @@ def test_the_same_unit_is_compared_exactly():
         "v1.2.3",
     ],
 )
-def test_dates_ids_places_and_versions_are_no_amounts(text: str):
+def test_dates_ids_places_and_versions_are_not_amounts(text: str):
     assert not NUMBER.search(text)
 
 
-def test_a_unit_of_measure_is_told_from_any_other_word():
+def test_unit_of_measure_is_recognized_among_other_words():
     assert end_of_unit("30 ms later", 2) == 5
     assert end_of_unit("30 days", 2) == 7
     assert end_of_unit("30 replicas", 2) == 2

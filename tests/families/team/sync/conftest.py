@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 
 import pytest
 
 from cortex.engine.library import Library
+from cortex.families.team.sync.connection import connect
 from families.memory.libraries import open_library, settings_of
-from families.team.sync.fake_core import FakeCore
-from families.team.sync.members import Member
+from families.team.sync.fake_core import TOKEN, FakeCore
+from families.team.sync.members import Member, put_back
 from interfaces.team_server.commands.core_server import CoreServer, core_at
 
 
@@ -37,6 +38,13 @@ def core() -> Iterator[FakeCore]:
 
 
 @pytest.fixture
+def joined(library: Library, core: FakeCore) -> Library:
+    """A connected home without records."""
+    connect(library, core.url, TOKEN)
+    return library
+
+
+@pytest.fixture
 def team(memory: Path) -> Iterator[CoreServer]:
     with core_at(memory / "core") as core:
         yield core
@@ -51,5 +59,20 @@ def member(team: CoreServer, homes: Callable[..., Library]) -> Iterator[Callable
         return made[-1]
 
     yield join
-    for one in made:
-        one.remote.close()
+    for member in made:
+        member.remote.close()
+
+
+@pytest.fixture
+def other() -> Iterator[FakeCore]:
+    """A second Core, with another history."""
+    core = FakeCore()
+    core.epoch = "other"
+    yield core
+    core.close()
+
+
+@pytest.fixture
+def restored(team: CoreServer, memory: Path) -> Callable[..., AbstractContextManager[CoreServer]]:
+    """`with restored() as core` serves the Core as it was when the backup was made."""
+    return lambda name="restored": core_at(put_back(team, memory / "backup", memory / name))

@@ -1,8 +1,7 @@
-"""A stand-in for a Core: real HTTP on a loopback port, a ledger in memory, and faults that a test
-decides.
+"""A stand-in for a Core: real HTTP on a loopback port, a ledger in memory, injected faults.
 
-It keeps to the form of `/api/v2/sync` and to its promises (once for each key, changes in order),
-and to nothing else: whoever has the token may do all, and a field that both sides changed is a
+It keeps to the form of `/api/v2/sync` and to its promises (once for each key, changes in order)
+and to nothing else: the token permits everything, and a field that both sides changed is a
 conflict.
 """
 
@@ -30,16 +29,16 @@ class Cut(Exception):
 
 
 class FakeCore:
-    """A Core of one principal, "ada", and what others do there."""
+    """A Core of one principal, "ada", and the writes of others."""
 
     def __init__(self, name: str = "ada", tls: tuple[Path, Path] | None = None) -> None:
         self.name, self.tier, self.epoch, self.view = name, 4, "e1", "v1"
         self.kept: dict[str, VersionedRecord] = {}
         self.hidden: set[str] = set()
-        self.refuses: set[str] = set()  # ids that nobody may write
+        self.refuses: set[str] = set()  # ids that may not be written
         self.later: set[str] = set()  # ids that are for later
         self.faults: deque[str | Reply] = deque()  # of the next requests; "" for none
-        # What was asked, about what, and the change after it
+        # By key: the request, its record ids, and the change after it.
         self.keys: dict[str, tuple[str, list[str], int]] = {}
         self.done: list[str] = []  # keys, in the order in which they were first taken
         self.flushed: list[list[str]] = []  # keys of each flush that arrived
@@ -51,7 +50,7 @@ class FakeCore:
     def close(self) -> None:
         self.stub.close()
 
-    # -- what others do there
+    # -- writes of others
     # ------------------------------------------------------------------------------------------
 
     def write(self, number: str, body: Body, author: str = "bob", updated: int = 1) -> Record[Any]:
@@ -69,7 +68,7 @@ class FakeCore:
         self.write(number, replace(record.body, **changes), record.author)
 
     def hide(self, *ids: str) -> None:
-        """Have records be invisible from now on, as news."""
+        """Hide records, as a change that syncs see."""
         for number in ids:
             self.change += 1
             self.kept[number] = replace(self.kept[number], change=self.change)
@@ -81,7 +80,7 @@ class FakeCore:
         """Be restored from a backup that had only these; as they are now, or as they were then."""
         self.kept = {number: (backup or self.kept)[number] for number in ids}
         self.done.clear()
-        self.change = max((one.change for one in self.kept.values()), default=0)
+        self.change = max((kept.change for kept in self.kept.values()), default=0)
         self.keys = {
             key: known
             for key, known in self.keys.items()
@@ -90,9 +89,9 @@ class FakeCore:
         self.epoch = epoch
 
     def bodies(self) -> dict[str, Body]:
-        return {number: one.record.body for number, one in self.kept.items()}
+        return {number: kept.record.body for number, kept in self.kept.items()}
 
-    # -- what is asked
+    # -- requests
     # -------------------------------------------------------------------------------------------------
 
     def _answer(self, asked: Asked) -> Reply:
@@ -110,7 +109,7 @@ class FakeCore:
         match parts.path.removeprefix("/api/v2/sync"):
             case "/bootstrap":
                 who = {"name": self.name, "tier": self.tier, "sensitive": True}
-                reply = _told(
+                reply = _data(
                     {"principal": who, "epoch": self.epoch, "view": self.view, "sync_cursor": ""}
                 )
             case "/deltas":
@@ -122,8 +121,11 @@ class FakeCore:
             case "/visible":
                 ids = asked.body["ids"]
                 seen = [id_ for id_ in ids if id_ in self.kept and id_ not in self.hidden]
-                reply = _told(
-                    {"visible": seen, "unknown": [one for one in ids if one not in self.kept]}
+                reply = _data(
+                    {
+                        "visible": seen,
+                        "unknown": [number for number in ids if number not in self.kept],
+                    }
                 )
             case _:
                 reply = _error(404, "NOT_FOUND", "there is nothing")
@@ -139,14 +141,15 @@ class FakeCore:
             return _error(410, "RESYNC_NEEDED", "other rights", {"reason": "view"})
         after = int(number or 0)
         found = sorted(
-            (one for one in self.kept.values() if one.change > after), key=lambda one: one.change
+            (kept for kept in self.kept.values() if kept.change > after),
+            key=lambda kept: kept.change,
         )
         page = found[:limit]
         last = page[-1].change if page else after
-        return _told(
+        return _data(
             {
-                "updates": [record_to(one) for one in page if one.record.id not in self.hidden],
-                "invalidations": [one.record.id for one in page if one.record.id in self.hidden],
+                "updates": [record_to(kept) for kept in page if kept.record.id not in self.hidden],
+                "invalidations": [kept.record.id for kept in page if kept.record.id in self.hidden],
                 "notifications_count": 0,
                 "next_cursor": f"{self.epoch}:{last}",
                 "has_more": len(found) > limit,
@@ -156,21 +159,21 @@ class FakeCore:
         )
 
     def _flush(self, actions: list[dict[str, Any]]) -> Reply:
-        self.flushed.append([one["idempotency_key"] for one in actions])
+        self.flushed.append([action["idempotency_key"] for action in actions])
         results: list[dict[str, object]] = []
         later = False
-        for told in actions:
+        for sent in actions:
             try:
-                action = action_from(told)
+                action = action_from(sent)
             except InputError as error:
-                ids = [one["id"] for one in told["payload"]["changes"]]
+                ids = [change["id"] for change in sent["payload"]["changes"]]
                 results.append(
-                    result_to(told["idempotency_key"], "refused", self._seen(ids), error)
+                    result_to(sent["idempotency_key"], "refused", self._seen(ids), error)
                 )
                 continue
             later = later or any(change.id in self.later for change in action.changes)
             results.append(result_to(action.key, "retry", ()) if later else self._take(action))
-        return _told({"results": results})
+        return _data({"results": results})
 
     def _take(self, action: Action) -> dict[str, object]:
         ids = [change.id for change in action.changes]
@@ -179,12 +182,14 @@ class FakeCore:
             assert known[0] == asked, "a key for something else"
             return result_to(action.key, "replayed", self._seen(known[1]))
         try:
-            bodies = [self._merged(one) for one in action.changes]
+            bodies = [self._merged(change) for change in action.changes]
         except InputError as error:
             return result_to(action.key, "refused", self._seen(ids), error)
-        for one, body in zip(action.changes, bodies, strict=True):
+        for changed, body in zip(action.changes, bodies, strict=True):
             self.write(
-                one.id, body, self.kept[one.id].record.author if one.id in self.kept else one.author
+                changed.id,
+                body,
+                self.kept[changed.id].record.author if changed.id in self.kept else changed.author,
             )
         self.keys[action.key] = (asked, ids, self.change)
         self.done.append(action.key)
@@ -193,21 +198,21 @@ class FakeCore:
     def _seen(self, ids: list[str]) -> list[VersionedRecord]:
         return [self.kept[id_] for id_ in ids if id_ in self.kept and id_ not in self.hidden]
 
-    def _merged(self, one: RecordChange) -> Body:
-        if one.id in self.refuses or one.id in self.hidden:
-            raise InputError("RIGHTS_MISSING", f"nobody may write {one.id}")
-        current = self.kept[one.id].record.body if one.id in self.kept else None
-        if current is None or one.before is None:
-            if (current is None) == (one.before is None) or current == one.after:
-                return one.after
+    def _merged(self, change: RecordChange) -> Body:
+        if change.id in self.refuses or change.id in self.hidden:
+            raise InputError("RIGHTS_MISSING", f"nobody may write {change.id}")
+        current = self.kept[change.id].record.body if change.id in self.kept else None
+        if current is None or change.before is None:
+            if (current is None) == (change.before is None) or current == change.after:
+                return change.after
             raise InputError(
                 "RECORD_UNKNOWN" if current is None else "RECORD_CHANGED",
-                f"{one.id} isn't as it was",
+                f"{change.id} isn't as it was",
             )
         changes: dict[str, object] = {}
         for field in (part.name for part in fields(current)):
             before, after, theirs = (
-                getattr(body, field) for body in (one.before, one.after, current)
+                getattr(body, field) for body in (change.before, change.after, current)
             )
             if after != before and theirs not in (before, after):
                 raise InputError("RECORD_CHANGED", f"{field} was changed by somebody else")
@@ -215,7 +220,7 @@ class FakeCore:
         return replace(current, **changes)
 
 
-def _told(body: object) -> Reply:
+def _data(body: object) -> Reply:
     return Reply({"data": body, "meta": {}})
 
 

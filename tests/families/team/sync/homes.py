@@ -1,4 +1,4 @@
-"""What people do in their homes, and what is seen there."""
+"""Writes, syncs and reads in the library of one home."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def edit(library: Library, number: str, **changes: object) -> None:
 def do(
     library: Library, work: Callable[[RecordTransaction], str], actor: Actor, key: str = ""
 ) -> str:
-    """A write that isn't found yet: that takes longer than all the rest."""
+    """Write without indexing, which would take longer than all the rest."""
     return library.store.records.perform(
         work,
         TransactionOptions(
@@ -63,7 +63,7 @@ def once(library: Library, core: Any, token: str = TOKEN, **more: Any) -> SyncOu
 def here(library: Library) -> dict[str, Any]:
     """What a home has of the Core, by id."""
     found = library.store.records.get(list(library.store.outbox.known()))
-    return {number: one.body for number, one in found.items()}
+    return {number: record.body for number, record in found.items()}
 
 
 def alerts(library: Library) -> list[str]:

@@ -1,4 +1,4 @@
-"""People with homes at a real Core, over a network that can be made to fail."""
+"""Connected homes at a real Core, over a network that can be made to fail."""
 
 from __future__ import annotations
 
@@ -25,9 +25,7 @@ from interfaces.team_server.commands.core_server import CoreServer
 
 
 class Shaky(Remote):
-    """A Core over a network that loses requests and answers, delivers twice, and delivers late what
-    it delivered before.
-    """
+    """A Core over a network that loses requests and answers, and delivers some twice or late."""
 
     chance = random.Random(1)
     trouble = 0.0
@@ -61,7 +59,7 @@ class Shaky(Remote):
 
 
 class Member:
-    """Somebody with a home that is connected."""
+    """A person with a connected home."""
 
     def __init__(self, core: CoreServer, name: str, library: Library, tier: int = 4) -> None:
         self.core, self.name, self.library = core, name, library
@@ -95,22 +93,25 @@ class Member:
             remote.close()
 
     def forget_tier(self) -> None:
-        """Know nothing of the tier, as a home that was connected by an older version."""
+        """Forget the tier, as in a home connected by an older version."""
         self.library.store.content.set({state.TIER: ""})
 
     def all_of(self, kind: str) -> list[str]:
         return sorted(
-            one.id for one in self.library.store.records.select(RecordFilter(kinds=(kind,)), 1_000)
+            record.id
+            for record in self.library.store.records.select(RecordFilter(kinds=(kind,)), 1_000)
         )
 
     def get(self, number: str) -> Any:
         return self.library.store.records.one(number)
 
     def has(self) -> dict[str, object]:
-        """What is here of the Core, as it is told there."""
+        """Records of the Core in this home, under the Core's names."""
         outward = identity.outward(self.name)
         found = self.library.store.records.get(list(self.library.store.outbox.known()))
-        return {number: _said(identity.renamed(one, outward)) for number, one in found.items()}
+        return {
+            number: _said(identity.renamed(record, outward)) for number, record in found.items()
+        }
 
 
 def _said(record: Any) -> object:

@@ -1,6 +1,4 @@
-"""When the next sync is due: often, at once after a write, ever more seldom while a Core doesn't
-answer.
-"""
+"""When the next sync is due: at intervals, after a write, with backoff while a Core is away."""
 
 from __future__ import annotations
 
@@ -13,29 +11,29 @@ from cortex.families.team.sync.cycle import SyncOutcome
 FAILED = SyncOutcome("offline", error="the Core can't be reached")
 
 
-def test_the_first_sync_is_due_at_once():
+def test_first_sync_is_due_at_once():
     assert Pace(30).is_due(0, 0)
 
 
-def test_where_all_goes_well_it_is_due_again_after_the_usual_time():
+def test_successful_sync_is_due_again_after_the_interval():
     pace = Pace(30).after(SyncOutcome("ok"), 100, 0.5)
     assert not pace.is_due(129, 0) and pace.is_due(130, 0)
 
 
-def test_a_write_is_sent_at_once():
+def test_sync_is_due_at_once_after_a_write():
     pace = Pace(30).after(SyncOutcome("ok"), 100, 0.5)
     assert not pace.is_due(100, 1) and pace.is_due(100 + GAP_SECONDS, 1)
 
 
-def test_what_was_written_during_a_sync_is_sent_right_after_it():
+def test_sync_is_due_at_once_after_a_write_during_a_sync():
     assert Pace(30).after(SyncOutcome("ok", waiting=1), 100, 0.5).is_due(100 + GAP_SECONDS, 1)
 
 
-def test_a_refusal_is_no_reason_to_wait():
+def test_refusal_causes_no_backoff():
     assert Pace(30).after(SyncOutcome("partial", refused=1), 100, 0.5).due == 130
 
 
-def test_each_failure_doubles_the_wait_up_to_ten_minutes():
+def test_each_failure_doubles_the_backoff_up_to_ten_minutes():
     pace, now, waits = Pace(30), 0.0, []
     for _ in range(8):
         pace = pace.after(FAILED, now, 0.5)
@@ -46,7 +44,7 @@ def test_each_failure_doubles_the_wait_up_to_ten_minutes():
     assert pace.after(SyncOutcome("ok"), now, 0.5).after(FAILED, now, 0.5).due == now + 30
 
 
-def test_a_write_is_tried_while_the_core_is_away_though_not_all_the_time():
+def test_write_shortens_the_backoff_while_the_core_is_away():
     pace = Pace(30)
     for _ in range(5):
         pace = pace.after(FAILED, 0, 0.5)
@@ -55,19 +53,19 @@ def test_a_write_is_tried_while_the_core_is_away_though_not_all_the_time():
     )
 
 
-def test_the_time_that_a_core_asks_for_counts_for_writes_too():
+def test_retry_after_of_a_core_delays_writes_too():
     pace = Pace(30).after(SyncOutcome("offline", error="busy", retry_after=90), 0, 0.5)
     assert pace.due == 90 and not pace.is_due(89, 5) and pace.is_due(90, 5)
 
 
-def test_no_core_and_no_clock_makes_it_wait_for_more_than_ten_minutes():
+def test_backoff_never_exceeds_ten_minutes():
     pace = Pace(30).after(
         SyncOutcome("offline", error="back on Monday", retry_after=3 * 86_400), 0, 0.5
     )
     assert pace.due == pace.soonest == MOST_SECONDS
 
 
-def test_without_a_time_of_its_own_nothing_is_due():
+def test_sync_is_never_due_without_an_interval():
     assert not Pace(0).is_due(10**9, 5)
 
 
@@ -75,7 +73,7 @@ def test_without_a_time_of_its_own_nothing_is_due():
     some.lists(some.tuples(some.booleans(), some.floats(0, 1), some.floats(0, 5_000)), max_size=30),
     some.floats(1, 86_400),
 )
-def test_waits_keep_to_their_limits(steps, every):
+def test_backoff_keeps_its_limits(steps, every):
     pace, now = Pace(every), 0.0
     for fails, chance, asked in steps:
         outcome = (

@@ -1,4 +1,4 @@
-"""A process may end before any of its writes: the next sync goes on, and everything is there once."""
+"""A sync that dies before any of its writes: the next one continues and repeats nothing."""
 
 from __future__ import annotations
 
@@ -50,9 +50,7 @@ def once_or_dead(library, core, dying, writes: int) -> bool:
 
 
 @pytest.mark.soak
-def test_a_sync_that_dies_before_any_write_is_gone_on_with(
-    homes, core, dying, monkeypatch, campaign
-):
+def test_sync_continues_after_a_crash_before_any_write(homes, core, dying, monkeypatch, campaign):
     monkeypatch.setattr(pull, "PAGE", 3)
     deaths = 0
     for writes in range(0, 100, campaign(9, 1)):
@@ -88,9 +86,7 @@ def test_a_sync_that_dies_before_any_write_is_gone_on_with(
 
 
 @pytest.mark.soak
-def test_a_resync_that_dies_before_any_write_is_gone_on_with(
-    homes, core, dying, monkeypatch, campaign
-):
+def test_resync_continues_after_a_crash_before_any_write(homes, core, dying, monkeypatch, campaign):
     monkeypatch.setattr(pull, "PAGE", 4)
     monkeypatch.setattr(pull, "MOST_IDS", 4)
     deaths = 0
@@ -113,7 +109,9 @@ def test_a_resync_that_dies_before_any_write_is_gone_on_with(
         assert outcome.waiting == 0 and outcome.error == "" and not alerts(library)
         assert set(core.kept) == {*mine, theirs, lost} and core.bodies()[mine[1]].body == "offline"
         assert core.bodies()[mine[0]] == Thread("offline", body="since the backup")
-        assert here(library) == {one: body for one, body in core.bodies().items() if one != lost}
+        assert here(library) == {
+            number: body for number, body in core.bodies().items() if number != lost
+        }
         assert library.store.content.get(state.RESYNC) == ""
         deaths += died
         if not died:

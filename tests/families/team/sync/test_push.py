@@ -1,4 +1,4 @@
-"""What a home sends to a Core, in which portions, and what it does about each answer."""
+"""The batches that a home sends to a Core, and how it handles each answer."""
 
 from __future__ import annotations
 
@@ -16,22 +16,14 @@ from cortex.engine.store import RecordTransaction
 from cortex.families.team.ids import new_id
 from cortex.families.team.search import RecordQuery, find
 from cortex.families.team.sync import client, push, state
-from cortex.families.team.sync.connection import connect
 from cortex.families.team.sync.cycle import SyncOutcome
 from cortex.families.team.sync.run_context import now
 from cortex.families.team.wire.codec import record_to
 from engine.embedders.stub import Asked, Reply
-from families.team.sync.fake_core import TOKEN, FakeCore
+from families.team.sync.fake_core import FakeCore
 from families.team.sync.homes import alerts, do, edit, make, once
 
 DAY_MS = 24 * 60 * 60 * 1000
-
-
-@pytest.fixture
-def joined(library: Library, core: FakeCore) -> Library:
-    """A home that is connected, and has nothing yet."""
-    connect(library, core.url, TOKEN)
-    return library
 
 
 def ids_of(asked: Asked) -> list[list[str]]:
@@ -44,11 +36,15 @@ def ids_of(asked: Asked) -> list[list[str]]:
 
 def flushes(core: FakeCore) -> list[int]:
     """How many actions each flush had."""
-    return [len(one.body["actions"]) for one in core.stub.asked if one.path.endswith("/flush")]
+    return [
+        len(request.body["actions"])
+        for request in core.stub.asked
+        if request.path.endswith("/flush")
+    ]
 
 
 def answer_flush(core: FakeCore, answer: Callable[[Asked], Reply | None]) -> None:
-    """Answer flushes with this where it gives something, and as always where it doesn't."""
+    """Answer flushes with this, or as always where it gives nothing."""
     own = core.stub.answer
 
     def first(asked: Asked) -> Reply:
@@ -59,7 +55,7 @@ def answer_flush(core: FakeCore, answer: Callable[[Asked], Reply | None]) -> Non
 
 
 def refuse_to_read(core: FakeCore, number: str, status: int, *, also_ids: bool = False) -> None:
-    """A Core that can't read an action with this record; only its id it can."""
+    """Make the Core unable to read actions with this record, except for its id."""
 
     def answer(asked: Asked) -> Reply | None:
         for action, ids in zip(asked.body["actions"], ids_of(asked), strict=True):
@@ -76,11 +72,11 @@ def result(action: dict[str, Any], status: str, **more: object) -> dict[str, obj
     return {"idempotency_key": key, "status": status, "id": None, "records": [], **more}
 
 
-# -- portions
+# -- batches
 
 
 @pytest.mark.parametrize("status", [400, 413, 422])
-def test_what_a_core_can_not_read_is_found_by_halves_and_refused_alone(joined, core, status):
+def test_unreadable_entry_is_bisected_and_refused_alone(joined, core, status):
     ids = [make(joined, Observation(f"seen {place}")) for place in range(9)]
     refuse_to_read(core, ids[2], status)
     outcome = once(joined, core)
@@ -102,18 +98,18 @@ def test_what_a_core_can_not_read_is_found_by_halves_and_refused_alone(joined, c
 
 
 @pytest.mark.parametrize("status", [402, 404, 409, 423])
-def test_an_answer_that_is_about_no_entry_refuses_none(joined, core, status):
+def test_error_about_no_entry_refuses_none(joined, core, status):
     make(joined, Observation("one"))
     make(joined, Observation("two"))
     answer_flush(core, lambda asked: Reply({"error": {"code": "ODD", "message": "no"}}, status))
     outcome = once(joined, core)
     assert (outcome.status, outcome.waiting, flushes(core)) == ("failed", 2, [2])
     assert "ODD" in outcome.error
-    assert [one.attempts for one in joined.store.outbox.waiting()] == [0, 0]
+    assert [entry.attempts for entry in joined.store.outbox.waiting()] == [0, 0]
     assert joined.store.outbox.refused() == [] and alerts(joined) == []
 
 
-def test_an_answer_too_large_to_take_is_asked_for_in_parts(joined, core, monkeypatch):
+def test_oversized_answer_is_requested_in_parts(joined, core, monkeypatch):
     monkeypatch.setattr(client, "MAX_ANSWER_BYTES", 100_000)
     for place in range(12):
         make(joined, Observation(f"seen {place}"))
@@ -127,7 +123,7 @@ def test_an_answer_too_large_to_take_is_asked_for_in_parts(joined, core, monkeyp
     assert flushes(core) == [12, 6, 3, 3, 3, 3]
 
 
-def test_where_not_even_the_id_can_be_read_the_refusal_stands(joined, core):
+def test_entry_with_an_unreadable_id_stays_refused(joined, core):
     thread = make(joined, Thread("Title"))
     once(joined, core)
     edit(joined, thread, title="Longer title")
@@ -141,7 +137,7 @@ def test_where_not_even_the_id_can_be_read_the_refusal_stands(joined, core):
 
 
 @pytest.mark.parametrize("status", ["applied", "replayed", "retry"])
-def test_only_a_refusal_of_the_ids_alone_tells_what_the_core_has(joined, core, status):
+def test_only_a_refused_id_shows_that_the_core_lacks_it(joined, core, status):
     thread = make(joined, Thread("Title"))
     once(joined, core)
     core.edit(thread, body="of Bob")
@@ -151,10 +147,10 @@ def test_only_a_refusal_of_the_ids_alone_tells_what_the_core_has(joined, core, s
         action = asked.body["actions"][0]
         if "after" in action["payload"]["changes"][0]:
             return Reply({"error": {"code": "RECORD_INVALID", "message": "no"}}, 422)
-        # An odd Core: it would have another thread be what it was asked about
-        told = json.loads(json.dumps(record_json(core, thread)))
-        told["body"]["title"] = "never so at the Core"
-        return Reply({"data": {"results": [result(action, status, records=[told])]}})
+        # An odd Core: it answers with another thread.
+        record = json.loads(json.dumps(record_json(core, thread)))
+        record["body"]["title"] = "never so at the Core"
+        return Reply({"data": {"results": [result(action, status, records=[record])]}})
 
     answer_flush(core, answer)
     assert once(joined, core).refused == 1
@@ -165,7 +161,7 @@ def record_json(core: FakeCore, number: str) -> Any:
     return record_to(core.kept[number])
 
 
-def test_a_core_that_says_nothing_of_what_was_sent_is_asked_later(joined, core):
+def test_unanswered_entries_are_sent_later(joined, core):
     make(joined, Observation("one"))
     make(joined, Observation("two"))
     answer_flush(core, lambda asked: Reply({"data": {"results": []}}))
@@ -176,7 +172,7 @@ def test_a_core_that_says_nothing_of_what_was_sent_is_asked_later(joined, core):
     assert (first.attempts, first.reason) == (1, outcome.error) and second.attempts == 0
 
 
-def test_a_core_that_answers_for_some_is_asked_for_the_rest_at_once(joined, core):
+def test_partly_answered_batch_sends_the_rest_at_once(joined, core):
     ids = [make(joined, Observation(f"seen {place}")) for place in range(3)]
     own = core.stub.answer
 
@@ -190,11 +186,11 @@ def test_a_core_that_answers_for_some_is_asked_for_the_rest_at_once(joined, core
 
 
 @pytest.mark.parametrize(
-    ("told", "why"), [("", "the Core wants it later"), ("too busy", "too busy")]
+    ("message", "why"), [("", "the Core wants it later"), ("too busy", "too busy")]
 )
-def test_what_the_core_wants_later_waits_with_its_reason(joined, core, told, why):
+def test_deferred_entry_waits_with_its_reason(joined, core, message, why):
     make(joined, Observation("one"))
-    error = {"code": "LATER", "message": told} if told else None
+    error = {"code": "LATER", "message": message} if message else None
     answer_flush(
         core,
         lambda asked: Reply(
@@ -207,7 +203,7 @@ def test_what_the_core_wants_later_waits_with_its_reason(joined, core, told, why
     assert (entry.attempts, entry.reason) == (1, why)
 
 
-def test_a_refusal_without_a_code_is_a_refusal(joined, core):
+def test_refusal_without_a_code_is_a_refusal(joined, core):
     number = make(joined, Observation("one"))
     answer_flush(
         core,
@@ -218,7 +214,7 @@ def test_a_refusal_without_a_code_is_a_refusal(joined, core):
     assert (entry.code, entry.changes[0].id) == ("REFUSED", number)
 
 
-def test_nothing_follows_a_new_subcortex_in_the_same_portion(joined, core):
+def test_new_subcortex_ends_its_batch(joined, core):
     make(joined, Observation("before"))
     place = make(joined, Subcortex("ops", "Operations"))
     make(joined, Thread("In it", subcortex=place))
@@ -229,7 +225,7 @@ def test_nothing_follows_a_new_subcortex_in_the_same_portion(joined, core):
     assert flushes(core) == [2, 4]
 
 
-def test_an_entry_as_large_as_a_portion_goes_alone(joined, core, monkeypatch):
+def test_entry_as_large_as_a_batch_is_sent_alone(joined, core, monkeypatch):
     monkeypatch.setattr(push, "BATCH_BYTES", 10)
     for place in range(3):
         make(joined, Observation(f"seen {place}"))
@@ -237,11 +233,11 @@ def test_an_entry_as_large_as_a_portion_goes_alone(joined, core, monkeypatch):
     assert flushes(core) == [1, 1, 1]
 
 
-def test_a_portion_is_as_large_as_may_be_and_no_larger(joined, core, monkeypatch):
+def test_batch_is_filled_up_to_its_byte_limit(joined, core, monkeypatch):
     for place in range(4):
         make(joined, Observation(f"seen {place}"))
     once(joined, core)
-    (sent,) = (one for one in core.stub.asked if one.path.endswith("/flush"))
+    (sent,) = (request for request in core.stub.asked if request.path.endswith("/flush"))
     bodies = [
         len(json.dumps(action, ensure_ascii=False).encode()) for action in sent.body["actions"]
     ]
@@ -253,10 +249,10 @@ def test_a_portion_is_as_large_as_may_be_and_no_larger(joined, core, monkeypatch
     assert flushes(core) == [2, 2]
 
 
-# -- settled
+# -- accepted and refused writes
 
 
-def test_what_the_core_took_but_does_not_show_leaves_and_is_counted(joined, core):
+def test_accepted_but_hidden_record_is_removed_and_counted(joined, core):
     thread, *notes = new_id(Thread), new_id(Notification), new_id(Notification)
 
     def work(step: RecordTransaction) -> str:
@@ -268,14 +264,14 @@ def test_what_the_core_took_but_does_not_show_leaves_and_is_counted(joined, core
     do(joined, work, person())
     core.hidden |= {thread, *notes}
     own_merged = core._merged
-    core._merged = lambda one: one.after if one.before is None else own_merged(one)  # type: ignore[method-assign]
+    core._merged = lambda change: change.after if change.before is None else own_merged(change)  # type: ignore[method-assign]
     outcome = once(joined, core)
     # The thread when it is sent, where notifications don't count, and each of them by the news of it
     assert (outcome.status, outcome.flushed, outcome.erased) == ("ok", 1, 1 + 3)
     assert joined.store.records.get([thread, *notes]) == {}
 
 
-def test_a_refusal_takes_along_what_was_only_made_with_it(joined, core):
+def test_refusal_also_removes_records_made_by_the_same_write(joined, core):
     thread = make(joined, Thread("Title"))
     once(joined, core)
     seen, note = new_id(Observation), new_id(Notification)
@@ -301,7 +297,7 @@ def found(library: Library, text: str) -> list[str]:
     return [hit.record.id for hit in find(library, RecordQuery(text)).hits]
 
 
-def test_what_is_accepted_later_takes_its_alert_back(joined, core):
+def test_later_acceptance_removes_the_alert(joined, core):
     number = make(joined, Task("Ship it"))
     core.refuses.add(number)
     assert once(joined, core).refused == 1 and len(alerts(joined)) == 1
@@ -312,11 +308,11 @@ def test_what_is_accepted_later_takes_its_alert_back(joined, core):
     assert alerts(joined) == [] and joined.store.outbox.count() == (0, 0)
 
 
-# -- sent once more
+# -- retries
 
 
 def refuse_for(core: FakeCore, number: str, code: str) -> None:
-    """Refuse what names this record, for this reason."""
+    """Refuse actions that name this record, for this reason."""
 
     def answer(asked: Asked) -> Reply | None:
         (ids,) = ids_of(asked)[:1]
@@ -339,9 +335,7 @@ def refuse_for(core: FakeCore, number: str, code: str) -> None:
         ("RECORD_INVALID", False),
     ],
 )
-def test_what_was_refused_for_a_record_that_was_missing_is_sent_when_that_comes(
-    joined, core, code, again
-):
+def test_write_refused_for_a_missing_record_is_sent_when_it_arrives(joined, core, code, again):
     core.write(thread := new_id(Thread), Thread("Of Bob"))
     once(joined, core)
     comment = make(joined, Comment(thread, "a point"))
@@ -358,9 +352,7 @@ def test_what_was_refused_for_a_record_that_was_missing_is_sent_when_that_comes(
 
 
 @pytest.mark.parametrize(("ago", "again"), [(6 * DAY_MS, True), (8 * DAY_MS, False), (None, False)])
-def test_what_a_core_lost_is_tried_again_for_a_week_whatever_it_was_refused_for(
-    joined, core, ago, again
-):
+def test_write_that_a_restored_core_lost_is_retried_for_a_week(joined, core, ago, again):
     thread, other = make(joined, Thread("Title")), new_id(Thread)
     core.write(other, Thread("Of Bob"))
     once(joined, core)

@@ -1,6 +1,4 @@
-"""A small company: a repository, a document, a memory and what a team keeps about them; and
-somebody who calls the tools.
-"""
+"""A small company: a repository, a document, a memory and records about them; a tool caller."""
 
 from __future__ import annotations
 
@@ -70,12 +68,13 @@ COMMENTS = (
     "The mobile app refreshes it in the background.",
     "Thanks!",
 )
+CODE = {"code_link": {"path": "src/tokens.py", "symbol": "refresh_token"}}
 MOMENT = "2026-01-05T10:00:00+00:00"
 
 
 @dataclass(slots=True)
 class World:
-    """Where everything is, and the ids of what there is."""
+    """The folders of the company, and ids of its records by name."""
 
     place: Path
     ids: dict[str, str] = field(default_factory=dict)
@@ -108,8 +107,8 @@ class World:
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
-    """A family and its caller."""
+class ToolCaller:
+    """A caller of the tools of one family."""
 
     family: Family
 
@@ -118,13 +117,13 @@ class Desk:
         return run(family, tool, bind(tool, arguments), Call())
 
     def ask(self, name: str, **arguments: object) -> dict[str, Any]:
-        """The whole answer, which is no error."""
+        """The whole answer, which must not be an error."""
         answer = self.answer(name, **arguments)
         assert not answer.failed, answer.text
         return json.loads(answer.text)
 
-    def told(self, name: str, **arguments: object) -> dict[str, Any]:
-        """What an answer says."""
+    def data(self, name: str, **arguments: object) -> dict[str, Any]:
+        """The data of an answer."""
         return self.ask(name, **arguments)["data"]
 
     def fault(self, name: str, **arguments: object) -> dict[str, Any]:
@@ -162,14 +161,14 @@ def make_world(place: Path) -> World:
     (papers / "sessions.md").write_text(GUIDE, encoding="utf-8")
     with Library(world.settings()) as library:
         library.index(source=library.add_folder(papers).source)
-        one = Memory(
+        note = Memory(
             "",
             "refresh_token must not be called twice",
             "",
             ("It ends the session",),
             project="shop",
         )
-        add(library, replace(one, date="2026-11-16", created=int(time.time() * 1000)))
+        add(library, replace(note, date="2026-11-16", created=int(time.time() * 1000)))
         fill(library, world)
     return world
 
@@ -185,7 +184,7 @@ def in_one_step(library: Library, work: Callable[[RecordTransaction], None]) -> 
 
 
 def fill(library: Library, world: World) -> None:
-    """What the team keeps."""
+    """Write the team's records."""
     code_link = cited(
         library, world.repository, [CodeLink("src/tokens.py", symbol="refresh_token")]
     )
@@ -221,9 +220,9 @@ def fill(library: Library, world: World) -> None:
     in_one_step(library, work)
 
 
-def open_desk(
+def open_caller(
     world: World, *, read_only: bool = False, keep: bool = False, **flags: object
-) -> Desk:
+) -> ToolCaller:
     settings, found = world.settings(**flags), [world.workspace()]
     engines = engine_pool(keep=keep)
     beside = [
@@ -231,45 +230,60 @@ def open_desk(
         kb.open_family(settings, engines),
         memory.open_family(settings, engines, world.repository, ""),
     ]
-    return Desk(team.open_family(settings, engines, found, (), beside, read_only=read_only))
+    return ToolCaller(team.open_family(settings, engines, found, (), beside, read_only=read_only))
 
 
 @pytest.fixture
 def tmp_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder on the disk: no folder in memory can be a source of documents."""
+    """A folder on the disk: a folder in memory can't be a source of documents."""
     return tmp_path_factory.mktemp("place")
 
 
 @pytest.fixture(scope="session")
 def world(tmp_path_factory: pytest.TempPathFactory, strangers_environment: object) -> World:
-    """For tests that write nothing, or nothing that another one sees."""
+    """A shared company, for tests whose writes no other test sees."""
     return make_world(tmp_path_factory.mktemp("team"))
 
 
 @pytest.fixture(scope="session")
-def desk(world: World) -> Iterator[Desk]:
-    opened = open_desk(world)
+def caller(world: World) -> Iterator[ToolCaller]:
+    opened = open_caller(world)
     yield opened
     opened.family.close()
 
 
 @pytest.fixture
-def desk_of() -> Iterator[Callable[..., Desk]]:
-    opened: list[Desk] = []
+def caller_of() -> Iterator[Callable[..., ToolCaller]]:
+    opened: list[ToolCaller] = []
 
-    def open_one(world: World, **flags: Any) -> Desk:
-        opened.append(open_desk(world, **flags))
+    def open_for(world: World, **flags: Any) -> ToolCaller:
+        opened.append(open_caller(world, **flags))
         return opened[-1]
 
-    yield open_one
-    for one in opened:
-        one.family.close()
+    yield open_for
+    for caller in opened:
+        caller.family.close()
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory, strangers_environment: object) -> World:
+    """A company that the tests of one module write into."""
+    return make_world(tmp_path_factory.mktemp("writes"))
+
+
+@pytest.fixture
+def agent(shop: World, caller_of: Callable[..., ToolCaller]) -> ToolCaller:
+    return caller_of(shop, keep=True)
 
 
 def steady(value: object) -> object:
-    """An answer with ids numbered as they come and without the minutes that a slow run takes."""
+    """An answer with ids numbered in order and without ages in minutes."""
     known: dict[str, str] = {}
     text = re.sub(r'"age": "\d+m"', '"age": "now"', json.dumps(value, ensure_ascii=False))
     for ids in (r"(?<=_)[0-9A-HJKMNP-TV-Z]{26}", r"(?<=mem_|doc_)[0-9a-f]{10,16}"):
-        text = re.sub(ids, lambda one: known.setdefault(one[0], f"#{len(known) + 1}"), text)
+        text = re.sub(ids, lambda match: known.setdefault(match[0], f"#{len(known) + 1}"), text)
     return json.loads(text)
+
+
+def ids_of(rows: list[dict[str, Any]]) -> list[str]:
+    return [row["id"] for row in rows]

@@ -1,4 +1,4 @@
-"""Records and changes as JSON, both ways, and what isn't understood."""
+"""Records and changes as JSON, both ways, and invalid JSON."""
 
 from __future__ import annotations
 
@@ -66,16 +66,16 @@ of_a_kind = st.sampled_from(sorted(bodies)).flatmap(
 )
 
 
-def through_json(told: object) -> Any:
-    return json.loads(json.dumps(told))
+def through_json(value: object) -> Any:
+    return json.loads(json.dumps(value))
 
 
-def test_all_kinds_are_told():
+def test_all_kinds_are_covered():
     assert set(bodies) == set(KINDS)
 
 
 @given(of_a_kind, st.integers(0, 9))
-def test_a_record_and_a_change_come_through(kinds, number):
+def test_record_and_change_round_trip(kinds, number):
     kind, before, after = kinds
     kept = VersionedRecord(Record(new_id(KINDS[kind]), after, "ada", 1, 2, 3), number)
     assert record_from(through_json(record_to(kept))) == kept
@@ -85,7 +85,7 @@ def test_a_record_and_a_change_come_through(kinds, number):
         assert canonical([changed]) == canonical([changed_from(through_json(changed_to(changed)))])
 
 
-def test_an_action_comes_through():
+def test_action_round_trips():
     changed = RecordChange(new_id(Thread), "thread", "ada", 5, None, Thread("x"))
     entry = OutboxEntry(
         1, "key", "agent", 2, "create_thread", 77, (changed,), "waiting", 0, "", "", 0
@@ -103,7 +103,7 @@ def test_an_action_comes_through():
     assert caught.value.context["field"] == "action.payload.again"
 
 
-def told_action(**more: object) -> dict[str, Any]:
+def action_json(**more: object) -> dict[str, Any]:
     change = {
         "id": new_id(Thread),
         "kind": "thread",
@@ -153,9 +153,9 @@ CHANGE = "action.payload.changes[0]"
         ({"version": 3}, CHANGE),
     ],
 )  # fmt: skip
-def test_what_isnt_understood_is_an_error_that_names_its_place(more, place):
+def test_invalid_record_is_an_error_that_names_its_field(more, place):
     with pytest.raises(InputError) as error:
-        action_from(through_json(told_action(**more)))
+        action_from(through_json(action_json(**more)))
     assert error.value.code == "RECORD_INVALID" and error.value.context["field"] == place
     assert place in error.value.message
 
@@ -164,9 +164,9 @@ def test_what_isnt_understood_is_an_error_that_names_its_place(more, place):
     ("field", "value"),
     [("idempotency_key", ""), ("idempotency_key", "a b"), ("idempotency_key", "x" * 401), ("action", "Do it"), ("payload", 5), ("more", 1)],
 )  # fmt: skip
-def test_an_action_that_is_none_is_refused(field, value):
+def test_invalid_action_is_refused(field, value):
     with pytest.raises(InputError, match=r"^action"):
-        action_from(told_action() | {field: value})
+        action_from(action_json() | {field: value})
     for strange in (None, [], "x", 5):
         with pytest.raises(InputError):
             action_from(strange)
@@ -183,38 +183,38 @@ def test_an_action_that_is_none_is_refused(field, value):
         ("who", "me"),
     ],
 )
-def test_a_payload_that_is_none_is_refused(field, value):
-    told = told_action()
-    told["payload"][field] = value
+def test_invalid_payload_is_refused(field, value):
+    sent = action_json()
+    sent["payload"][field] = value
     with pytest.raises(InputError):
-        action_from(told)
+        action_from(sent)
 
 
 def test_a_pair_has_two_parts():
-    told = body_to(Draft("task_update", "x", "y", patch=(("state", "done"),)))
-    assert body_from("draft", told) == Draft("task_update", "x", "y", patch=(("state", "done"),))
+    sent = body_to(Draft("task_update", "x", "y", patch=(("state", "done"),)))
+    assert body_from("draft", sent) == Draft("task_update", "x", "y", patch=(("state", "done"),))
     for patch in ([["state"]], [["state", "done", "x"]], [["state", 1]], ["state"]):
         with pytest.raises(InputError):
-            body_from("draft", told | {"patch": patch})
+            body_from("draft", sent | {"patch": patch})
 
 
-def test_what_a_newer_core_says_besides_is_left_out():
+def test_unknown_field_of_a_newer_core_is_ignored():
     kept = VersionedRecord(Record(new_id(Thread), Thread("x"), "ada", 1, 2, 3), 4)
-    told = record_to(kept)
-    told["body"] = {"title": "x", "mood": ["new"]}
-    assert record_from({**told, "colour": "red"}) == kept
+    sent = record_to(kept)
+    sent["body"] = {"title": "x", "mood": ["new"]}
+    assert record_from({**sent, "colour": "red"}) == kept
     with pytest.raises(InputError):
-        record_from({**told, "body": {"title": 5}})
+        record_from({**sent, "body": {"title": 5}})
 
 
-def test_a_secret_in_the_place_of_a_field_is_not_told_again():
+def test_secret_in_place_of_a_field_is_not_repeated():
     secret = "AKIA" + "IOSFODNN7EXAMPLQ"
     with pytest.raises(InputError) as error:
         body_from("thread", {"title": "x", secret: "y"})
     assert secret not in error.value.message
 
 
-def test_a_conflict_has_a_detail_for_each_field():
+def test_conflict_has_a_detail_for_each_field():
     conflicts = [{"field": "state"}, {"field": "notes"}]
     error = InputError("RECORD_CHANGED", "changed", context={"conflicts": conflicts})
     assert error_to(error) == {"code": "RECORD_CHANGED", "message": "changed", "details": conflicts}

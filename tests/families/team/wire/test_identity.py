@@ -1,4 +1,4 @@
-"""Who is called how at the border, out and in again."""
+"""Names of people on the wire, outbound and inbound."""
 
 from __future__ import annotations
 
@@ -63,7 +63,10 @@ def bodies(draw: st.DrawFn, names: st.SearchStrategy[str]):
                     )
                 )
             )
-            patch = (("assignees", ",".join("".join(one) for one in listed)), ("notes", draw(free)))
+            patch = (
+                ("assignees", ",".join("".join(letters) for letters in listed)),
+                ("notes", draw(free)),
+            )
             return Draft(
                 "task_update", "x", draw(free), patch=patch, reviewed_by=draw(names | st.just(""))
             )
@@ -74,7 +77,7 @@ def bodies(draw: st.DrawFn, names: st.SearchStrategy[str]):
 
 
 @given(bodies(at_home), at_home)
-def test_what_goes_out_and_comes_in_is_what_it_was(body, author):
+def test_outbound_then_inbound_names_are_unchanged(body, author):
     record = Record("thread_x", body, author)
     there = renamed(record, OUT)
     assert renamed(there, IN) == record
@@ -82,47 +85,47 @@ def test_what_goes_out_and_comes_in_is_what_it_was(body, author):
 
 
 @given(bodies(at_core), at_core)
-def test_what_comes_in_and_goes_out_is_what_it_was(body, author):
+def test_inbound_then_outbound_names_are_unchanged(body, author):
     record = Record("thread_x", body, author)
     assert renamed(renamed(record, IN), OUT) == record
 
 
 @given(bodies(at_core))
-def test_another_home_calls_everybody_but_its_own_the_same(body):
+def test_other_home_keeps_all_names_but_its_own(body):
     assert renamed_body(body, inward("zoe")) == body
 
 
-def test_texts_of_people_are_left_as_they_are():
+def test_names_in_texts_are_not_translated():
     said = "agent and person: the agent mentioned you in a comment; person commented"
     for body in (Comment("thread_x", said), Thread(said, said), Task(said, said, notes=said)):
         assert renamed_body(body, OUT) == body
-    told = Notification(
+    notifications = Notification(
         "draft_rejected", "bob", "draft_x", said, f"you drafted this; person rejected it: {said}"
     )
-    assert renamed_body(told, OUT).reason == f"you drafted this; ada rejected it: {said}"
+    assert renamed_body(notifications, OUT).reason == f"you drafted this; ada rejected it: {said}"
     contradiction = "a possible contradiction waits for your judgement: agent drafted it"
     body = Notification("review_needed", PERSON, "link_x", "agent", contradiction)
     assert renamed_body(body, OUT) == replace(body, recipient="ada")
 
 
-def test_the_longest_reason_may_still_be_kept_at_the_core(library):
+def test_longest_translated_reason_fits_the_core(library):
     draft, *_ = create_draft(library, Draft("thread", "A thread", "x"), actor=AGENTS)
     reject(library, draft.id, actor=person(), notes="because " * 200)
-    [one] = library.store.records.select(
+    (notification,) = library.store.records.select(
         RecordFilter(kinds=("notification",), refs=(("recipient", AGENT),))
     )
-    assert len(one.body.reason) == 500
+    assert len(notification.body.reason) == 500
     name = "a" * 50
-    there = renamed(one, outward(name))
+    there = renamed(notification, outward(name))
     assert (
         checked(there.body) == there.body
         and len(there.body.reason) <= fields_of(Notification)["reason"].limit
     )
-    assert renamed(there, inward(name)) == one
+    assert renamed(there, inward(name)) == notification
 
 
-def test_every_reason_that_names_somebody_is_translated(library):
-    """All deeds that tell somebody, with real sentences."""
+def test_every_reason_that_names_a_person_is_translated(library):
+    """All actions that notify, with real sentences."""
     thread = create(library, Thread("A thread", "@agent look"), actor=person())
     create(library, Comment(thread.id, "said"), actor=AGENTS)
     create(library, Comment(thread.id, "and more, @bob"), actor=person())
@@ -136,20 +139,20 @@ def test_every_reason_that_names_somebody_is_translated(library):
     for decide in (approve, reject):
         draft, *_ = create_draft(library, Draft("thread", "Another", "x"), actor=AGENTS)
         decide(library, draft.id, actor=person(), notes="agent, person")
-    told = library.store.records.select(RecordFilter(kinds=("notification",)))
+    notifications = library.store.records.select(RecordFilter(kinds=("notification",)))
     naming = {template.type for template in TEMPLATES if "{name}" in template.text}
-    assert {one.body.type for one in told} >= naming
-    for one in told:
-        there = renamed_body(one.body, OUT)
+    assert {notification.body.type for notification in notifications} >= naming
+    for notification in notifications:
+        there = renamed_body(notification.body, OUT)
         head = there.reason.partition(":")[0].split()
         assert not {PERSON, AGENT} & set(head), there.reason
-        if one.body.type in naming:
+        if notification.body.type in naming:
             assert {"ada", "ada/agent"} & set(head), there.reason
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=list(KINDS))
-def test_every_field_that_holds_names_is_known(kind):
-    """A new field with names has to be told to `names`."""
+def test_every_field_with_names_is_translated(kind):
+    """A new field with names has to be added to `names`."""
     holding = {
         "recipient",
         "owner",

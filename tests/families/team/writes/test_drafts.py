@@ -1,4 +1,4 @@
-"""Drafts: kept wherever they belong, published once, by a person, in the name of who drafted them."""
+"""Drafts: kept with their target, published once by a person, in the name of their author."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from dataclasses import replace
 
 import pytest
 
-from cortex.base.actors import person
 from cortex.base.errors import CortexError, InputError
 from cortex.base.record_model import (
     FOUND_KINDS,
@@ -31,7 +30,6 @@ from cortex.base.types import Query
 from cortex.engine.library import Library
 from cortex.families.team.inbox import inbox
 from cortex.families.team.writes.actions import archive
-from cortex.families.team.writes.create import create
 from cortex.families.team.writes.drafts import (
     EXPIRES_MS,
     approve,
@@ -44,12 +42,7 @@ from cortex.families.team.writes.drafts import (
 )
 from cortex.families.team.writes.placement import Placement
 from cortex.families.team.writes.update import revise
-
-PERSON, AGENT = person(), Actor("agent", 1)
-
-
-def make(library: Library, body: object) -> Record:
-    return create(library, body, actor=PERSON)  # type: ignore[arg-type]
+from families.team.writes.record_writes import AGENT, PERSON, make, refused
 
 
 def draft(library: Library, drafted: Draft, **more: object) -> Record[Draft]:
@@ -60,7 +53,7 @@ def notifications(library: Library, recipient: str) -> list[Notification]:
     wanted = RecordFilter(
         kinds=("notification",), states=("new",), refs=(("recipient", recipient),)
     )
-    return [one.body for one in library.store.records.select(wanted)]
+    return [record.body for record in library.store.records.select(wanted)]
 
 
 def code_of(call: Callable[[], object]) -> str:
@@ -69,17 +62,11 @@ def code_of(call: Callable[[], object]) -> str:
     return raised.value.code
 
 
-def refusal(call: Callable[[], object]) -> CortexError:
-    with pytest.raises(CortexError) as raised:
-        call()
-    return raised.value
-
-
-# -- the chain
+# -- approval and publication
 # ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_draft_is_approved_published_found_and_told(library: Library) -> None:
+def test_approved_draft_is_published_found_and_notified(library: Library) -> None:
     thread = make(library, Thread("Which queue do we use?"))
     kept, replayed, following = create_draft(
         library,
@@ -107,9 +94,9 @@ def test_a_draft_is_approved_published_found_and_told(library: Library) -> None:
     )
     assert "4 MB" in library.store.records.get([thread.id])[thread.id].body.summary
     assert comment.id in found(library, "RabbitMQ drops")
-    (told,) = notifications(library, "agent")
-    assert (told.type, told.about) == ("draft_approved", kept.id)
-    assert comment.id in told.reason and "well seen" in told.reason
+    (notification,) = notifications(library, "agent")
+    assert (notification.type, notification.about) == ("draft_approved", kept.id)
+    assert comment.id in notification.reason and "well seen" in notification.reason
     assert not notifications(library, "person") and not inbox(library).entries
     deeds = library.store.records.deeds(comment.id)
     assert [(deed.actor, deed.tier, deed.action) for deed in deeds] == [
@@ -117,14 +104,14 @@ def test_a_draft_is_approved_published_found_and_told(library: Library) -> None:
     ]
 
 
-def test_what_nobody_approved_is_not_found(library: Library) -> None:
+def test_unapproved_draft_is_not_found(library: Library) -> None:
     draft(library, Draft("artifact", "Queues", "The zebrafish queue is the only one that holds."))
     make(library, Thread("Something else"))
     assert found(library, "zebrafish") == []
 
 
 @pytest.mark.parametrize("type", ["thread", "artifact"])
-def test_an_approved_thread_or_artifact_has_all_that_its_draft_said(
+def test_published_thread_or_artifact_has_every_field_of_its_draft(
     library: Library, type: str
 ) -> None:
     scope = make(library, Subcortex("payments", "Payments"))
@@ -153,7 +140,7 @@ def test_an_approved_thread_or_artifact_has_all_that_its_draft_said(
         assert seen.id in record.body.body
 
 
-def test_a_thread_or_artifact_may_belong_to_no_subcortex(library: Library) -> None:
+def test_draft_of_a_thread_or_artifact_needs_no_subcortex(library: Library) -> None:
     record, _, following = create_draft(
         library, Draft("thread", "Alone", "By itself."), actor=AGENT
     )
@@ -161,7 +148,7 @@ def test_a_thread_or_artifact_may_belong_to_no_subcortex(library: Library) -> No
     assert approve(library, record.id, actor=PERSON).record.body.subcortex == ""
 
 
-def test_an_approved_change_of_a_task_is_made(library: Library) -> None:
+def test_approved_task_update_is_made(library: Library) -> None:
     task = make(library, Task("Measure it"))
     drafted = draft(
         library,
@@ -174,7 +161,7 @@ def test_an_approved_change_of_a_task_is_made(library: Library) -> None:
     assert published.record.author == "person"  # whose task it is stays
 
 
-def test_a_comment_on_a_task_goes_to_its_thread(library: Library) -> None:
+def test_comment_draft_on_a_task_goes_to_its_thread(library: Library) -> None:
     thread = make(library, Thread("How to measure"))
     task = make(library, Task("Measure it", thread=thread.id))
     drafted = draft(library, Draft("comment", "", "With a clock.", target=task.id))
@@ -187,7 +174,7 @@ def test_a_comment_on_a_task_goes_to_its_thread(library: Library) -> None:
     assert code_of(lambda: approve(library, drafted.id, actor=PERSON)) == "TARGET_NOT_FOUND"
 
 
-def test_a_possible_contradiction_of_what_is_published_waits_for_a_person(library: Library) -> None:
+def test_published_draft_gets_contradiction_candidates(library: Library) -> None:
     make(
         library,
         Artifact("Timeout of the payment gateway", "The timeout is 30 seconds.", type="adr"),
@@ -207,11 +194,11 @@ def found(library: Library, query: str) -> list[str]:
     return [doc.id for doc in lookup.by_docs([hit.doc for hit in hits]).values()]
 
 
-# -- where it goes
+# -- targets
 # -----------------------------------------------------------------------------------------------------
 
 
-def test_a_draft_without_a_target_goes_where_the_route_says(library: Library) -> None:
+def test_draft_without_a_target_follows_the_route(library: Library) -> None:
     scope = make(library, Subcortex("payments", "Payments"))
     thread = make(library, Thread("How to measure", subcortex="payments"))
     task = make(library, Task("Measure it"))
@@ -239,12 +226,12 @@ def test_a_draft_without_a_target_goes_where_the_route_says(library: Library) ->
         (Draft("task_update", "", "", patch=(("priority", "high"),)), "names no task"),
     ],
 )
-def test_a_draft_that_belongs_nowhere_is_kept_until_a_person_says_where(
+def test_draft_without_a_place_is_kept_until_a_person_names_one(
     library: Library, drafted: Draft, missing: str
 ) -> None:
     record, _, following = create_draft(library, drafted, actor=AGENT)
     assert missing in following and "says where it belongs" in following
-    error = refusal(lambda: approve(library, record.id, actor=PERSON))
+    error = refused(lambda: approve(library, record.id, actor=PERSON))
     assert (
         error.code == "TARGET_NOT_FOUND"
         and missing in error.message
@@ -259,28 +246,26 @@ def test_a_draft_that_belongs_nowhere_is_kept_until_a_person_says_where(
     assert published.draft.body.target == place.id and published.draft.body.state == "published"
 
 
-def test_nothing_is_published_where_the_target_was_archived_since(library: Library) -> None:
+def test_draft_for_an_archived_target_is_not_published(library: Library) -> None:
     thread, other = make(library, Thread("Old")), make(library, Thread("New"))
     record = draft(library, Draft("comment", "", "Hello.", target=thread.id))
     archive(library, thread.id, actor=PERSON)
-    error = refusal(lambda: approve(library, record.id, actor=PERSON))
+    error = refused(lambda: approve(library, record.id, actor=PERSON))
     assert error.code == "TARGET_NOT_FOUND" and "archived" in error.message
     assert "archived" in next_step(library.store.records, record)
     assert approve(library, record.id, actor=PERSON, target=other.id).record.body.thread == other.id
 
 
-def test_nothing_is_published_where_the_target_is_gone(
-    library: Library, settings: Settings
-) -> None:
+def test_draft_for_a_missing_target_is_not_published(library: Library, settings: Settings) -> None:
     thread = make(library, Thread("Old"))
     record = draft(library, Draft("comment", "", "Hello.", target=thread.id))
     with closing(sqlite3.connect(settings.home / "cortex.db")) as base, base:
         base.execute("DELETE FROM records WHERE id = ?", (thread.id,))
     assert code_of(lambda: approve(library, record.id, actor=PERSON)) == "TARGET_NOT_FOUND"
-    assert [one.body.state for one in listed(library)] == ["pending_review"]
+    assert [draft.body.state for draft in listed(library)] == ["pending_review"]
 
 
-def test_evidence_that_is_not_there_is_only_cited(library: Library) -> None:
+def test_missing_evidence_is_only_cited(library: Library) -> None:
     gone = "obs_01K00000000000000000000000"
     drafted = Draft(
         "artifact",
@@ -298,13 +283,13 @@ def test_evidence_that_is_not_there_is_only_cited(library: Library) -> None:
 # ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_draft_is_decided_about_once(library: Library) -> None:
+def test_second_decision_about_a_draft_is_refused(library: Library) -> None:
     thread = make(library, Thread("T"))
     first, second = (
         draft(library, Draft("comment", "", text, target=thread.id)) for text in ("One.", "Two.")
     )
     published = approve(library, first.id, actor=PERSON)
-    again = refusal(lambda: approve(library, first.id, actor=PERSON))
+    again = refused(lambda: approve(library, first.id, actor=PERSON))
     assert again.code == "RECORD_CHANGED" and published.record.id in again.message
     assert code_of(lambda: reject(library, first.id, actor=PERSON)) == "RECORD_CHANGED"
     reject(library, second.id, actor=PERSON)
@@ -312,7 +297,7 @@ def test_a_draft_is_decided_about_once(library: Library) -> None:
     assert len(library.store.records.select(RecordFilter(kinds=("comment",)))) == 1
 
 
-def test_the_same_key_approves_the_same_again(library: Library) -> None:
+def test_same_key_approves_a_draft_once(library: Library) -> None:
     thread = make(library, Thread("T"))
     record = draft(library, Draft("comment", "", "Hello.", target=thread.id))
     first = approve(library, record.id, actor=PERSON, key="k")
@@ -324,7 +309,7 @@ def test_the_same_key_approves_the_same_again(library: Library) -> None:
     )
 
 
-def test_approvals_at_once_publish_once(library: Library) -> None:
+def test_concurrent_approvals_publish_once(library: Library) -> None:
     thread = make(library, Thread("T"))
     record = draft(library, Draft("comment", "", "Hello.", target=thread.id))
     outcomes: list[str] = []
@@ -337,27 +322,27 @@ def test_approvals_at_once_publish_once(library: Library) -> None:
         except InputError as error:
             outcomes.append(error.code)
 
-    threads = [threading.Thread(target=run) for _ in range(4)]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join(30)
+    workers = [threading.Thread(target=run) for _ in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(30)
     (comment,) = library.store.records.select(RecordFilter(kinds=("comment",)))
     assert sorted(outcomes) == ["RECORD_CHANGED"] * 3 + [comment.id]
 
 
-def test_a_rejected_draft_is_told_to_who_drafted_it(library: Library) -> None:
+def test_rejection_notifies_the_author_of_the_draft(library: Library) -> None:
     record = draft(library, Draft("thread", "Hello", "World"))
     rejected = reject(library, record.id, actor=PERSON, notes="we know that")
     assert (rejected.body.state, rejected.body.review_notes) == ("rejected", "we know that")
-    (told,) = notifications(library, "agent")
-    assert told.type == "draft_rejected" and "we know that" in told.reason
+    (notification,) = notifications(library, "agent")
+    assert notification.type == "draft_rejected" and "we know that" in notification.reason
     assert not notifications(library, "person")
     assert "we know that" in next_step(library.store.records, rejected)
     assert not library.store.records.select(RecordFilter(kinds=("thread",)))
 
 
-def test_only_who_may_decides(library: Library) -> None:
+def test_decision_without_permission_is_refused(library: Library) -> None:
     record = draft(library, Draft("thread", "Hello", "World"))
     for tier in (1, 2):
         actor = Actor("agent", tier)
@@ -374,9 +359,7 @@ def test_only_who_may_decides(library: Library) -> None:
     )
 
 
-def test_a_draft_that_became_too_old_is_expired_by_the_clock_and_may_still_be_approved(
-    library: Library,
-) -> None:
+def test_expired_draft_can_still_be_approved(library: Library) -> None:
     record = draft(library, Draft("thread", "Hello", "World"))
     assert record.body.expires == record.created + EXPIRES_MS
     early, late = record.body.expires - 1, record.body.expires
@@ -392,7 +375,7 @@ def test_a_draft_that_became_too_old_is_expired_by_the_clock_and_may_still_be_ap
     assert not listed(library, ("expired",), now=late)
 
 
-def test_nobody_hands_in_a_draft_that_is_decided_about(library: Library) -> None:
+def test_new_draft_with_a_decision_is_refused(library: Library) -> None:
     drafted = Draft(
         "thread",
         "a",
@@ -411,11 +394,11 @@ def test_nobody_hands_in_a_draft_that_is_decided_about(library: Library) -> None
     )
 
 
-# -- making one
+# -- new drafts
 # --------------------------------------------------------------------------------------------------------
 
 
-def test_the_same_key_gives_the_same_draft_again(library: Library) -> None:
+def test_same_key_gives_the_same_draft(library: Library) -> None:
     drafted = Draft("thread", "Hello", "World")
     first, was, _ = create_draft(library, drafted, actor=AGENT, key="s:draft:1")
     again, replayed, _ = create_draft(library, drafted, actor=AGENT, key="s:draft:1")
@@ -430,9 +413,9 @@ def test_the_same_key_gives_the_same_draft_again(library: Library) -> None:
     assert following == "It was rejected."
 
 
-def test_a_secret_is_refused_and_nothing_is_kept(library: Library) -> None:
+def test_draft_with_a_secret_is_not_kept(library: Library) -> None:
     secret = "ghp_" + "aB3dE5gH7jK9mN1pQ3sT5vX7zA9cE1gI3kM5"
-    error = refusal(
+    error = refused(
         lambda: create_draft(library, Draft("thread", "Token", f"line\n{secret}"), actor=AGENT)
     )
     assert error.code == "SENSITIVE_BLOCKED" and secret not in error.message
@@ -463,7 +446,7 @@ def test_a_secret_is_refused_and_nothing_is_kept(library: Library) -> None:
         (Draft("thread", "A", "B", sensitivity="sensitive"), ["sensitive_content"]),
     ],
 )
-def test_what_to_look_at_twice_is_told(library: Library, drafted: Draft, flags: list[str]) -> None:
+def test_draft_has_risk_flags(library: Library, drafted: Draft, flags: list[str]) -> None:
     assert list(draft(library, drafted).body.risk_flags) == flags
 
 
@@ -479,41 +462,39 @@ def test_what_to_look_at_twice_is_told(library: Library, drafted: Draft, flags: 
         (Draft("poem", "A", "B"), "type"),
     ],
 )
-def test_what_could_not_be_published_is_refused_when_it_is_drafted(
+def test_unpublishable_draft_is_refused_at_once(
     library: Library, drafted: Draft, field: str
 ) -> None:
-    error = refusal(lambda: create_draft(library, drafted, actor=AGENT))
+    error = refused(lambda: create_draft(library, drafted, actor=AGENT))
     assert (error.code, error.context["field"]) == ("RECORD_INVALID", field)
 
 
-def test_a_draft_without_a_title_takes_its_first_line(library: Library) -> None:
+def test_untitled_draft_takes_its_first_line_as_title(library: Library) -> None:
     assert (
         draft(library, Draft("artifact", "", "\n## How to retry\n\nThree times.")).body.title
         == "How to retry"
     )
 
 
-def test_a_draft_of_the_person_needs_no_reminder(library: Library) -> None:
+def test_draft_of_the_person_causes_no_notification(library: Library) -> None:
     record, _, _ = create_draft(library, Draft("thread", "Hello", "World"), actor=PERSON)
     assert not notifications(library, "person")
     approve(library, record.id, actor=PERSON)
     assert not library.store.records.select(RecordFilter(kinds=("notification",)))
 
 
-def test_drafts_are_listed_the_newest_first_and_page_by_page(library: Library) -> None:
+def test_drafts_are_listed_newest_first_page_by_page(library: Library) -> None:
     made = [draft(library, Draft("thread", f"Number {number}", "")) for number in range(5)]
     reject(library, made[2].id, actor=PERSON)
-    ids = [one.id for one in made]
-    assert [one.id for one in listed(library)] == [ids[4], ids[3], ids[1], ids[0]]
-    assert [one.id for one in listed(library, limit=2)] == [ids[4], ids[3]]
-    assert [one.id for one in listed(library, limit=2, before=ids[3])] == [ids[1], ids[0]]
-    assert [one.id for one in listed(library, ("rejected",))] == [ids[2]]
+    ids = [draft.id for draft in made]
+    assert [draft.id for draft in listed(library)] == [ids[4], ids[3], ids[1], ids[0]]
+    assert [draft.id for draft in listed(library, limit=2)] == [ids[4], ids[3]]
+    assert [draft.id for draft in listed(library, limit=2, before=ids[3])] == [ids[1], ids[0]]
+    assert [draft.id for draft in listed(library, ("rejected",))] == [ids[2]]
     assert len(listed(library, ())) == 5
 
 
-def test_a_draft_for_something_sensitive_is_so_from_the_start_and_becomes_so_with_it(
-    library: Library,
-) -> None:
+def test_draft_has_the_sensitivity_of_its_target(library: Library) -> None:
     private = make(library, Thread("Salaries", sensitivity=SENSITIVE))
     kept = draft(
         library, Draft("comment", "", "Lena earns 90,000.", target=private.id, target_kind="thread")
@@ -530,9 +511,7 @@ def test_a_draft_for_something_sensitive_is_so_from_the_start_and_becomes_so_wit
     assert found is not None and found.body.sensitivity == SENSITIVE
 
 
-def test_a_sensitive_comment_is_published_without_the_summary_that_all_would_see(
-    library: Library,
-) -> None:
+def test_sensitive_comment_draft_is_published_without_its_summary(library: Library) -> None:
     thread = make(library, Thread("Salaries"))
     private = Draft(
         "comment",

@@ -1,4 +1,4 @@
-"""One write to the records: acknowledged when it is kept, though the indexes may follow later."""
+"""A write is acknowledged when it is stored; the indexes may follow later."""
 
 from __future__ import annotations
 
@@ -24,9 +24,7 @@ from cortex.families.team.writes.transactions import check_key
 from families.team.invariants import check_records
 
 
-def test_what_cannot_be_indexed_yet_is_written_and_found_later(
-    library, settings, monkeypatch, caplog
-):
+def test_record_is_written_now_and_found_once_indexed(library, settings, monkeypatch, caplog):
     create(library, Observation("The first lamp"), actor=person())
     mine = library.store.indexes.words()
     assert mine is not None and library.holds()
@@ -46,7 +44,7 @@ def test_what_cannot_be_indexed_yet_is_written_and_found_later(
     ]
 
 
-def test_nobody_waits_twice_for_a_holder_who_does_not_follow(library, settings, monkeypatch):
+def test_lease_holder_that_does_not_index_is_awaited_once(library, settings, monkeypatch):
     assert library.holds()
     with Library(settings, embedders=Embedders(None)) as other, ThreadPoolExecutor(1) as threads:
         monkeypatch.setattr(libraries, "FOLLOW_SECONDS", 0.05)
@@ -59,12 +57,12 @@ def test_nobody_waits_twice_for_a_holder_who_does_not_follow(library, settings, 
         later = threads.submit(create, other, Thread("Which table?"), actor=person())
         while not later.done():
             library.catch_up()
-        assert other.follow()  # whoever followed once is waited for again
+        assert other.follow()
         assert len(find(other, RecordQuery("table")).hits) == 1
 
 
-def test_of_many_who_approve_a_draft_at_once_one_publishes_it(library, settings, monkeypatch):
-    # The one with the lease has nobody who keeps it
+def test_one_of_many_concurrent_approvals_publishes(library, settings, monkeypatch):
+    # The lease is held without a process that renews it.
     monkeypatch.setattr(libraries, "FOLLOW_SECONDS", 0.1)
     thread = create(library, Thread("Which lamp?"), actor=person()).id
     draft = create_draft(
@@ -88,7 +86,7 @@ def test_of_many_who_approve_a_draft_at_once_one_publishes_it(library, settings,
     check_records(settings.home, settings)
 
 
-def test_a_key_that_holds_a_secret_is_refused_and_a_number_in_hex_is_none():
+def test_key_with_a_secret_is_refused_and_a_hex_number_is_not():
     number = "3f2b8c1d9e0a7f6b5c4d3e2f1a0b9c8d"
     for key in (f"key-{number}", f"retry-key-{number}", f"thread_{number}", fresh_key()):
         check_key(key)
@@ -97,7 +95,7 @@ def test_a_key_that_holds_a_secret_is_refused_and_a_number_in_hex_is_none():
     assert caught.value.code == "SENSITIVE_BLOCKED"
 
 
-def test_what_is_written_after_the_clock_went_back_comes_after_what_was_there(library, monkeypatch):
+def test_records_keep_their_order_when_the_clock_goes_back(library, monkeypatch):
     thread = create(
         library,
         Thread("Which lamp?", "We decided on the blue lamp for the replica."),
@@ -112,25 +110,10 @@ def test_what_is_written_after_the_clock_went_back_comes_after_what_was_there(li
         for name in ("red", "green")
     ]
     comments = library.store.records.select(RecordFilter(kinds=("comment",)))
-    assert [comment.id for comment in comments[:2]] == [one.id for one in later[::-1]] and len(
-        comments
-    ) == 3
-    told = library.store.records.one(thread).body
-    assert told.summary.startswith("The blue one.\n\nSince then:\n") and told.summary.index(
+    assert [comment.id for comment in comments[:2]] == [
+        comment.id for comment in later[::-1]
+    ] and len(comments) == 3
+    body = library.store.records.one(thread).body
+    assert body.summary.startswith("The blue one.\n\nSince then:\n") and body.summary.index(
         "red"
-    ) < told.summary.index("green")
-
-
-def test_ids_go_on_from_a_newer_one_and_two_who_do_so_never_meet(monkeypatch):
-    monkeypatch.setattr(ids, "_last", 0)
-    newest = "7" + "0" * 25
-    ids.advance_past("thread_1")
-    ids.advance_past("Z" * 26)
-    assert ids.new_ulid() < newest
-    ids.advance_past(newest)
-    first = ids.new_ulid()
-    ids.advance_past("0" * 26)
-    assert newest < first < ids.new_ulid()
-    monkeypatch.setattr(ids, "_last", 0)  # as in another process
-    ids.advance_past(newest)
-    assert newest < ids.new_ulid() != first
+    ) < body.summary.index("green")

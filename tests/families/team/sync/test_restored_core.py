@@ -1,6 +1,4 @@
-"""A Core that was put back from a backup: it gets what it lost from the homes, and nobody's later
-writes are undone by that.
-"""
+"""A Core restored from a backup: homes send back what it lost and undo no later write."""
 
 from __future__ import annotations
 
@@ -19,17 +17,10 @@ from cortex.families.team.sync.run_context import now
 from cortex.families.team.writes.actions import update_task
 from cortex.interfaces.team_server import principals
 from families.team.sync.homes import alerts
-from families.team.sync.members import at_core, put_back
-from interfaces.team_server.commands.core_server import core_at
+from families.team.sync.members import at_core
 
 
-@pytest.fixture
-def restored(team, memory):
-    """`with restored() as core`: the Core as it was when the backup was made."""
-    return lambda name="restored": core_at(put_back(team, memory / "backup", memory / name))
-
-
-def test_what_others_wrote_after_the_restore_is_not_undone(member, team, memory, restored):
+def test_writes_of_others_after_the_restore_are_not_undone(member, team, memory, restored):
     ada, bob = member("ada"), member("bob")
     thread = ada.write(Thread("Title", body="b0"))
     ada.sync()
@@ -51,9 +42,7 @@ def test_what_others_wrote_after_the_restore_is_not_undone(member, team, memory,
         )
 
 
-def test_a_write_of_another_that_takes_the_lost_version_hides_nothing(
-    member, team, memory, restored
-):
+def test_write_of_another_in_a_lost_version_hides_no_loss(member, team, memory, restored):
     ada, bob = member("ada"), member("bob")
     thread = ada.write(Thread("Title", body="b0"))
     ada.sync()
@@ -72,7 +61,7 @@ def test_a_write_of_another_that_takes_the_lost_version_hides_nothing(
         )
 
 
-def test_what_builds_on_what_another_home_still_has_is_tried_until_that_came(
+def test_write_on_a_record_of_another_home_is_retried_until_that_returns(
     member, team, memory, restored
 ):
     ada, bob = member("ada"), member("bob")
@@ -91,9 +80,7 @@ def test_what_builds_on_what_another_home_still_has_is_tried_until_that_came(
         assert set(said) <= at_core(core).keys() and ada.library.store.outbox.count() == (0, 0)
 
 
-def test_what_builds_on_something_that_waited_for_another_home_comes_with_it(
-    member, team, memory, restored
-):
+def test_dependent_write_returns_with_the_record_of_another_home(member, team, memory, restored):
     ada, bob = member("ada"), member("bob")
     dump(team.ledger, memory / "backup")
     thread = bob.write(Thread("Of Bob"))
@@ -104,14 +91,14 @@ def test_what_builds_on_something_that_waited_for_another_home_comes_with_it(
     link = ada.write(Link(said, "supports", ada.write(Observation("Seen"))))  # names no thread
     ada.sync()
     with restored() as core:
-        assert ada.sync_at(core).refused == 3 and ada.sync_at(core).refused == 0  # told once
+        assert ada.sync_at(core).refused == 3 and ada.sync_at(core).refused == 0
         bob.sync_at(core)
         assert ada.sync_at(core).status == "ok" and not alerts(ada.library)
         assert {said, link} <= at_core(core).keys() and at_core(core)[thread][-1].body == "of Ada"
         assert ada.library.store.outbox.count() == (0, 0)
 
 
-def test_each_time_that_a_core_is_put_back_is_told(member, team, memory, restored):
+def test_every_restore_is_reported(member, team, memory, restored):
     ada, bob = member("ada"), member("bob")
     dump(team.ledger, memory / "backup")
     thread = bob.write(Thread("Of Bob"))
@@ -129,7 +116,9 @@ def test_each_time_that_a_core_is_put_back_is_told(member, team, memory, restore
         assert ada.sync_at(core).refused == 1 and len(alerts(ada.library)) == 1
 
 
-def test_what_the_journal_has_no_more_is_sent_as_new(member, team, memory, restored, monkeypatch):
+def test_record_trimmed_from_the_journal_is_sent_as_new(
+    member, team, memory, restored, monkeypatch
+):
     monkeypatch.setattr(outbox_rows, "TRIM_EVERY", 1)
     monkeypatch.setattr(outbox_rows, "MOST_KEPT", 1)
     ada = member("ada")
@@ -146,7 +135,7 @@ def test_what_the_journal_has_no_more_is_sent_as_new(member, team, memory, resto
         assert at_core(core)[thread][-1].body == "b2" and seen in at_core(core)
 
 
-def test_a_ledger_that_only_begins_another_history_does_nothing_twice(member, team):
+def test_new_epoch_without_a_loss_repeats_no_write(member, team):
     ada = member("ada")
     thread = ada.write(Thread("Title"))
     for place in range(3):
@@ -164,7 +153,7 @@ def test_a_ledger_that_only_begins_another_history_does_nothing_twice(member, te
 @pytest.mark.parametrize(
     ("name", "value"), [("MOST_KEPT", 2), ("MOST_KEPT_BYTES", 350), ("KEPT_MS", -1)]
 )
-def test_the_journal_stays_small(member, monkeypatch, name, value):
+def test_journal_is_trimmed(member, monkeypatch, name, value):
     monkeypatch.setattr(outbox_rows, "TRIM_EVERY", 1)
     monkeypatch.setattr(outbox_rows, name, value)
     ada = member("ada")
@@ -172,10 +161,10 @@ def test_the_journal_stays_small(member, monkeypatch, name, value):
         ada.write(Observation(f"Seen {place}"))
     ada.sync()
     kept = ada.library.store.outbox._entries("state = ?", ("sent",))
-    assert len(kept) <= 2 and all("Seen 4" in repr(one) or "Seen 3" in repr(one) for one in kept)
+    assert len(kept) <= 2 and all("Seen 4" in repr(row) or "Seen 3" in repr(row) for row in kept)
 
 
-def test_what_may_no_longer_be_seen_is_in_no_journal(member, team):
+def test_hidden_record_leaves_the_journal(member, team):
     ada, bob = member("ada"), member("bob", tier=3)
     private = ada.write(Subcortex("payroll", "Payroll", visibility="private"))
     thread = ada.write(Thread("Salaries", subcortex=private))
@@ -190,12 +179,12 @@ def test_what_may_no_longer_be_seen_is_in_no_journal(member, team):
     (kept,) = bob.library.store.outbox._entries("state = ?", ("sent",))
     assert kept.changes[0].id == other
     everything = b"".join(
-        one.read_bytes() for one in bob.library.settings.home.iterdir() if one.is_file()
+        path.read_bytes() for path in bob.library.settings.home.iterdir() if path.is_file()
     )
     assert b"falcon" not in everything
 
 
-def test_a_notification_that_goes_takes_no_edit_out_of_the_journal(member, team, memory, restored):
+def test_removed_notification_keeps_edits_in_the_journal(member, team, memory, restored):
     ada, bob = member("ada"), member("bob")
     task = ada.write(Task("Do it", assignees=("bob",)))
     ada.sync()
@@ -212,37 +201,7 @@ def test_a_notification_that_goes_takes_no_edit_out_of_the_journal(member, team,
         assert at_core(core)[task][-1].priority == "high" == ada.get(task).body.priority
 
 
-def test_what_others_wrote_and_the_core_has_lost_is_kept_before_its_older_version_is_taken_over(
-    member, team, memory, restored
-):
-    ada, bob = member("ada"), member("bob")
-    threads = [ada.write(Thread(f"Title {place}", body="old")) for place in range(3)]
-    ada.sync()
-    bob.sync()
-    dump(team.ledger, memory / "backup")
-    for place, thread in enumerate(threads):
-        ada.change(thread, body=f"three pages of Ada {place}")
-    ada.sync()
-    bob.sync()
-    bob.change(threads[1], title="Of Bob")  # is sent again, on top of what is old
-    bob.sync()
-    bob.change(threads[2], title="Also of Bob")  # waits
-    with restored() as core:
-        assert bob.sync_at(core).status == "ok"
-        assert [bob.get(one).body.body for one in threads] == ["old"] * 3
-        (file,) = (bob.library.settings.home / overwritten.FOLDER).iterdir()
-        kept = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
-        assert {one["id"]: one["body"]["body"] for one in kept} == {
-            thread: f"three pages of Ada {place}" for place, thread in enumerate(threads)
-        }
-        (why,) = alerts(bob.library)
-        assert "3 records" in why and file.name in why
-        assert bob.sync_at(core).status == "ok" and len(alerts(bob.library)) == 1
-
-
-def test_what_clashes_with_what_others_wrote_since_is_told_once_and_not_tried_for_ever(
-    member, team, memory, restored
-):
+def test_lost_write_that_conflicts_is_one_alert_and_not_retried(member, team, memory, restored):
     ada, bob = member("ada"), member("bob")
     thread = ada.write(Thread("A"))
     ada.sync()
@@ -265,10 +224,10 @@ def test_what_clashes_with_what_others_wrote_since_is_told_once_and_not_tried_fo
         bob.change(thread, title="A")
         bob.sync_at(core)
         assert ada.sync_at(core).status == "ok" and at_core(core)[thread][-1].title == "A"
-        assert ada.library.store.outbox.count() == (0, 1)  # until somebody decides
+        assert ada.library.store.outbox.count() == (0, 1)
 
 
-def test_what_the_core_took_otherwise_and_a_refusal_look_like_no_loss(member, team):
+def test_merged_or_refused_write_is_not_taken_for_a_loss(member, team):
     ada, bob = member("ada"), member("bob", tier=2)
     one, two = (ada.write(Subcortex(slug, slug)) for slug in ("one", "two"))
     thread = ada.write(Thread("Title", subcortex=one))
@@ -285,31 +244,14 @@ def test_what_the_core_took_otherwise_and_a_refusal_look_like_no_loss(member, te
     assert not [why for why in alerts(bob.library) if "put back" in why]
 
 
-def test_what_is_the_same_in_an_older_version_is_not_told(member, team, memory, restored):
-    ada, bob = member("ada"), member("bob")
-    thread = ada.write(Thread("Title", body="old"))
-    ada.sync()
-    bob.sync()
-    dump(team.ledger, memory / "backup")
-    # The summary tells of it
-    ada.write(Comment(thread, "Tokens live for five minutes. That was decided."))
-    for text in ("new", "old"):
-        ada.change(thread, body=text)
-    ada.sync()
-    bob.sync()
-    with restored() as core:
-        assert bob.sync_at(core).status == "ok" and not alerts(bob.library)
-        assert not (bob.library.settings.home / overwritten.FOLDER).exists()
-
-
 @pytest.mark.parametrize("writes", [1, 2])
-def test_writes_of_another_in_place_of_what_was_lost_hide_nothing(
+def test_writes_of_another_in_place_of_lost_ones_hide_no_loss(
     member, team, memory, restored, writes
 ):
     ada, bob, eve = member("ada"), member("bob"), member("eve")
     thread = ada.write(Thread("Title", body="old"))
-    for one in (ada, bob, eve):
-        one.sync()
+    for home in (ada, bob, eve):
+        home.sync()
     dump(team.ledger, memory / "backup")
     ada.change(thread, body="of Ada")
     ada.sync()
@@ -327,12 +269,10 @@ def test_writes_of_another_in_place_of_what_was_lost_hide_nothing(
         earlier = bob.library.store.records.versions(thread).values()
         assert "of Ada" in [
             *(json.loads(file.read_text("utf-8"))["body"]["body"] for file in files)
-        ] + [one.body.body for one in earlier]
+        ] + [version.body.body for version in earlier]
 
 
-def test_a_core_that_moved_with_another_history_is_the_same_one_where_somebody_says_so(
-    member, team, memory, restored
-):
+def test_moved_core_with_another_history_is_accepted_on_request(member, team, memory, restored):
     ada = member("ada")
     dump(team.ledger, memory / "backup")
     thread = ada.write(Thread("Since the backup"))

@@ -1,6 +1,4 @@
-"""Who left a Core and joins it again: only what was written here meanwhile is sent, and what others
-wrote is simply taken over.
-"""
+"""A home that reconnects to a Core sends its own changes since then and takes those of others."""
 
 from __future__ import annotations
 
@@ -13,12 +11,12 @@ from families.team.sync.homes import alerts, once
 from families.team.sync.members import at_core
 
 
-def test_what_others_changed_meanwhile_is_taken_over_and_no_write_of_ones_own(member, team):
+def test_reconnect_takes_changes_of_others_and_sends_nothing(member, team):
     ada, bob = member("ada"), member("bob", tier=2)
     threads = [ada.write(Thread(f"Of Ada {place}", body="old")) for place in range(5)]
     threads += [bob.write(Thread(f"Of Bob {place}", body="old")) for place in range(3)]
-    for one in (ada, bob, ada):
-        one.sync()
+    for home in (ada, bob, ada):
+        home.sync()
     disconnect(bob.library)
     for thread in threads:
         ada.change(thread, body="new")
@@ -28,12 +26,12 @@ def test_what_others_changed_meanwhile_is_taken_over_and_no_write_of_ones_own(me
     assert (outcome.status, outcome.flushed, outcome.refused) == ("ok", 0, 0) and not alerts(
         bob.library
     )
-    assert [bob.get(one).body.body for one in threads] == [
+    assert [bob.get(number).body.body for number in threads] == [
         "new"
     ] * 8 and bob.has().items() <= at_core(team).items()
 
 
-def test_what_was_written_here_meanwhile_is_sent_beside_what_others_changed(member, team):
+def test_reconnect_sends_writes_made_while_disconnected(member, team):
     ada, bob = member("ada"), member("bob", tier=3)
     thread = ada.write(Thread("Title", body="old"))
     ada.sync()
@@ -53,14 +51,14 @@ def test_what_was_written_here_meanwhile_is_sent_beside_what_others_changed(memb
     assert bob.get(thread).body == body and bob.library.store.outbox.count() == (0, 0)
 
 
-def test_what_both_changed_meanwhile_is_refused_and_seen(member, team):
+def test_field_changed_on_both_sides_while_disconnected_is_a_conflict(member, team):
     ada, bob = member("ada"), member("bob", tier=3)
     thread, other = (ada.write(Thread(f"Title {place}", body="old")) for place in range(2))
     ada.sync()
     bob.sync()
     disconnect(bob.library)
-    for one in (thread, other):
-        bob.change(one, body="of Bob")
+    for number in (thread, other):
+        bob.change(number, body="of Bob")
     ada.change(thread, body="of Ada")
     ada.sync()
     connect(bob.library, team.url, bob.token)
@@ -71,7 +69,7 @@ def test_what_both_changed_meanwhile_is_refused_and_seen(member, team):
     assert getattr(entry.changes[0].after, "body", "") == "of Bob"
 
 
-def test_what_may_not_be_changed_is_refused_and_no_core_was_put_back(member, team):
+def test_refused_change_after_reconnect_is_not_taken_for_a_restore(member, team):
     ada, bob = member("ada"), member("bob", tier=2)
     thread = ada.write(Thread("Title", body="old"))
     ada.sync()
@@ -84,7 +82,7 @@ def test_what_may_not_be_changed_is_refused_and_no_core_was_put_back(member, tea
     assert "RIGHTS_MISSING" in why and not (bob.library.settings.home / "replaced").exists()
 
 
-def test_what_waited_when_somebody_left_by_force_is_sent(member, team):
+def test_reconnect_sends_writes_that_waited_at_a_forced_disconnect(member, team):
     ada, bob = member("ada"), member("bob", tier=3)
     thread = ada.write(Thread("Title", body="old"))
     ada.sync()
@@ -100,7 +98,7 @@ def test_what_waited_when_somebody_left_by_force_is_sent(member, team):
     )
 
 
-def test_what_was_hidden_meanwhile_leaves(member, team):
+def test_record_hidden_while_disconnected_is_removed(member, team):
     ada, bob = member("ada"), member("bob", tier=3)
     private = ada.write(Subcortex("payroll", "Payroll", visibility="private"))
     hidden = ada.write(Thread("Salaries", subcortex=private))
@@ -114,7 +112,7 @@ def test_what_was_hidden_meanwhile_leaves(member, team):
     assert bob.sync().status == "ok" and bob.get(hidden) is None
 
 
-def test_a_core_with_another_history_is_another_core(member, team):
+def test_core_with_another_history_is_another_core(member, team):
     ada, bob = member("ada"), member("bob", tier=4)
     thread = bob.write(Thread("Of Bob"))
     bob.sync()
@@ -126,7 +124,7 @@ def test_a_core_with_another_history_is_another_core(member, team):
     assert bob.get(thread).author == PERSON
 
 
-def test_who_joins_the_same_core_under_another_name_goes_on_from_what_it_has(member, team):
+def test_reconnect_under_another_name_continues_from_the_core(member, team):
     bob = member("bob", tier=4)
     thread = bob.write(Thread("Of Bob"))
     bob.sync()
@@ -136,7 +134,7 @@ def test_who_joins_the_same_core_under_another_name_goes_on_from_what_it_has(mem
     assert once(bob.library, bob.core, token=eve).status == "ok" and bob.get(thread).author == "bob"
 
 
-def test_who_leaves_again_before_a_sync_has_still_written_nothing(member, team):
+def test_second_disconnect_before_a_sync_invents_no_write(member, team):
     ada, bob = member("ada"), member("bob", tier=3)
     threads = [ada.write(Thread(f"Of Ada {place}", body="old")) for place in range(3)]
     ada.sync()
@@ -158,7 +156,7 @@ def test_who_leaves_again_before_a_sync_has_still_written_nothing(member, team):
     )
 
 
-def test_who_leaves_is_no_longer_told_how_to_send_what_was_refused(member, team):
+def test_disconnect_removes_advice_to_resend_refused_writes(member, team):
     ada, bob = member("ada"), member("bob", tier=2)
     thread = ada.write(Thread("Title", body="old"))
     ada.sync()

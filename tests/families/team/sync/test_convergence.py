@@ -1,11 +1,10 @@
-"""Several homes and a real Core: whatever the network does, all have the same in the end, and
-everything once.
-"""
+"""Several homes and a real Core converge, with every write once, whatever the network does."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +13,7 @@ import pytest
 from cortex.base.actors import person
 from cortex.base.errors import CortexError
 from cortex.base.record_model import SENSITIVE, Comment, Observation, Subcortex, Task, Thread
+from cortex.engine.store.records import outbox
 from cortex.engine.store.records.backup import dump, load
 from cortex.engine.store.records.ledger import open_ledger
 from cortex.families.team.ids import fresh_key, new_id
@@ -27,11 +27,12 @@ from cortex.families.team.writes.actions import update_task
 from cortex.families.team.writes.create import create
 from cortex.families.team.writes.update import revise
 from cortex.interfaces.team_server import principals
-from families.team.sync.members import Member, Shaky, at_core
+from families.team.sync.homes import alerts, edit, make
+from families.team.sync.members import Member, Shaky, at_core, put_back
 from interfaces.team_server.commands.core_server import CoreServer, core_at
 
 
-def test_what_one_writes_the_other_reads_under_the_right_names(member, team):
+def test_record_of_one_home_arrives_in_another_with_the_right_names(member, team):
     ada, bob = member("ada"), member("bob")
     thread = ada.write(Thread("Cache or not", body="@bob what do you think?"))
     task = ada.write(Task("Measure it", assignees=("bob", "person")))
@@ -44,11 +45,11 @@ def test_what_one_writes_the_other_reads_under_the_right_names(member, team):
     ada.sync()
     assert ada.get(comment).author == "bob" and "measure first" in ada.get(thread).body.summary
     assert ada.has() == at_core(team) and bob.has() == {
-        number: one for number, one in at_core(team).items() if number in bob.has()
+        number: record for number, record in at_core(team).items() if number in bob.has()
     }
 
 
-def test_a_conflict_is_seen_by_who_came_second(member, team):
+def test_conflict_is_shown_to_the_second_writer(member, team):
     ada, bob = member("ada"), member("bob")
     thread = ada.write(Thread("Cache or not", body="first"))
     ada.sync()
@@ -70,7 +71,7 @@ def test_a_conflict_is_seen_by_who_came_second(member, team):
 
 
 @pytest.mark.parametrize("keep", ["mine", "theirs"])
-def test_a_conflict_costs_only_the_fields_that_both_changed(member, team, keep):
+def test_conflict_affects_only_fields_changed_on_both_sides(member, team, keep):
     ada, bob = member("ada"), member("bob")
     thread, task = ada.write(Thread("Cache", body="first")), ada.write(Task("Measure"))
     ada.sync()
@@ -94,7 +95,7 @@ def test_a_conflict_costs_only_the_fields_that_both_changed(member, team, keep):
         "high",
     )
     about = [
-        rejections.typed(rejections.main_of(one)) for one in bob.library.store.outbox.refused()
+        rejections.typed(rejections.main_of(entry)) for entry in bob.library.store.outbox.refused()
     ]
     assert about == [{"body": "of Bob"}, {"state": "blocked", "blocked_reason": "no machine"}]
     if keep == "mine":
@@ -110,7 +111,7 @@ def test_a_conflict_costs_only_the_fields_that_both_changed(member, team, keep):
     assert (body.body, work.state, work.blocked_reason) == mine and bob.has() == at_core(team)
 
 
-def test_who_may_not_write_keeps_it_at_home(member, team):
+def test_write_without_permission_stays_at_home(member, team):
     reader = member("eve", tier=1)
     with pytest.raises(
         CortexError, match=r"person \(tier 1\) may not create thread: that needs tier 2"
@@ -126,7 +127,7 @@ def test_who_may_not_write_keeps_it_at_home(member, team):
     assert "RIGHTS_MISSING" in inbox(reader.library).entries[0].why
 
 
-def test_what_may_no_longer_be_seen_leaves_the_home(member, team):
+def test_record_hidden_at_the_core_leaves_the_home(member, team):
     ada, bob = member("ada"), member("bob", tier=3)
     private = ada.write(Subcortex("payroll", "Payroll", visibility="private"))
     thread = ada.write(Thread("Salaries of the falcon", subcortex=private))
@@ -141,12 +142,12 @@ def test_what_may_no_longer_be_seen_leaves_the_home(member, team):
     bob.sync()
     assert bob.has() == {}
     everything = b"".join(
-        one.read_bytes() for one in bob.library.settings.home.iterdir() if one.is_file()
+        path.read_bytes() for path in bob.library.settings.home.iterdir() if path.is_file()
     )
     assert b"falcon" not in everything
 
 
-def test_a_token_that_was_revoked_stops_the_sync_and_loses_nothing(member, team):
+def test_revoked_token_stops_the_sync_and_loses_nothing(member, team):
     ada = member("ada")
     thread = ada.write(Thread("Mine"))
     for token in team.ledger.principals.tokens():
@@ -159,7 +160,7 @@ def test_a_token_that_was_revoked_stops_the_sync_and_loses_nothing(member, team)
     assert ada.sync().flushed == 1 and thread in at_core(team)
 
 
-def test_a_ledger_with_another_history_is_compared_from_the_beginning(member, team):
+def test_new_epoch_causes_a_full_comparison(member, team):
     ada = member("ada")
     threads = [ada.write(Thread(f"Topic {place}")) for place in range(5)]
     ada.sync()
@@ -172,7 +173,7 @@ def test_a_ledger_with_another_history_is_compared_from_the_beginning(member, te
     )
 
 
-def test_a_core_that_is_restored_from_a_backup_gets_the_rest_from_its_homes(member, team, memory):
+def test_restored_core_gets_lost_records_from_its_homes(member, team, memory):
     ada, bob = member("ada"), member("bob")
     old = ada.write(Thread("Cache or not"))
     ada.sync()
@@ -188,22 +189,22 @@ def test_a_core_that_is_restored_from_a_backup_gets_the_rest_from_its_homes(memb
     with open_ledger(f"sqlite:///{memory / 'restored'}") as ledger:
         load(ledger, memory / "backup", wording=wording(team.settings))
     with core_at(memory / "restored") as restored:
-        for one in (ada, bob, ada):
+        for home in (ada, bob, ada):
             # As a name that leads elsewhere now
-            one.library.store.content.set({state.URL: restored.url})
-            remote = Remote(restored.url, one.token)
-            outcome = sync(one.library, remote)
+            home.library.store.content.set({state.URL: restored.url})
+            remote = Remote(restored.url, home.token)
+            outcome = sync(home.library, remote)
             remote.close()
             assert (outcome.status, outcome.waiting) == ("ok", 0), outcome
-        told = at_core(restored)
-        assert {old, new, comment} <= told.keys() and "since the backup" in repr(told[old])
+        records = at_core(restored)
+        assert {old, new, comment} <= records.keys() and "since the backup" in repr(records[old])
         assert (
-            ada.has() == {number: told[number] for number in ada.has()}
+            ada.has() == {number: records[number] for number in ada.has()}
             and {old, new, comment} <= ada.has().keys()
         )
 
 
-def test_a_core_that_is_away_is_gone_on_without(member, team):
+def test_writes_continue_while_the_core_is_away(member, team):
     ada = member("ada")
     ada.write(Thread("Offline"))
     team.stop()
@@ -217,7 +218,7 @@ def test_a_core_that_is_away_is_gone_on_without(member, team):
 
 
 @pytest.mark.soak
-def test_a_network_that_loses_and_repeats_changes_nothing(member, team, campaign, monkeypatch):
+def test_homes_converge_over_a_network_that_loses_and_repeats(member, team, campaign, monkeypatch):
     members = [member(name) for name in ("ada", "bob", "eve")]
     chance = Shaky.chance = random.Random(7)
     subcortex = members[0].write(Subcortex("storage", "Storage"))
@@ -225,54 +226,52 @@ def test_a_network_that_loses_and_repeats_changes_nothing(member, team, campaign
     marks: dict[str, str] = {}
     for turn in range(campaign(12, 500)):
         monkeypatch.setattr(Shaky, "trouble", 0.25)
-        one = chance.choice(members)
+        home = chance.choice(members)
         for _ in range(chance.randrange(1, 4)):
             mark = f"mark{turn}x{len(marks)}"
-            marks[mark] = _deed(one, chance, mark, subcortex)
-        one.sync()
+            marks[mark] = _deed(home, chance, mark, subcortex)
+        home.sync()
     monkeypatch.setattr(Shaky, "trouble", 0.0)
-    for one in members * 2:
-        outcome = one.sync()
+    for home in members * 2:
+        outcome = home.sync()
     assert outcome.status == "ok" and outcome.waiting == 0
     core = at_core(team)
-    for one in members:
+    for home in members:
         seen = {
-            number: told
-            for number, told in core.items()
-            if not number.startswith("notif_") or number in one.has()
+            number: known
+            for number, known in core.items()
+            if not number.startswith("notif_") or number in home.has()
         }
-        assert one.has() == seen
-        assert one.library.store.outbox.count()[0] == 0
+        assert home.has() == seen
+        assert home.library.store.outbox.count()[0] == 0
     _check_marks(marks, core, members)
 
 
-def _deed(one: Member, chance: random.Random, mark: str, subcortex: str) -> str:
-    """Something that somebody does, with a mark; gives what it is about, "" where it couldn't be
-    done.
-    """
-    known = list(one.library.store.records.get(list(one.library.store.outbox.known())).values())
+def _deed(home: Member, chance: random.Random, mark: str, subcortex: str) -> str:
+    """Do something with a mark in its text; the record's id, or "" if it failed."""
+    known = list(home.library.store.records.get(list(home.library.store.outbox.known())).values())
     threads = [two.id for two in known if two.kind == "thread"]
     tasks = [two.id for two in known if two.kind == "task"]
     try:
         match chance.choice(("thread", "comment", "task", "observe", "edit", "tag", "move")):
             case "comment" if threads:
-                return one.write(Comment(chance.choice(threads), f"I say {mark}."))
+                return home.write(Comment(chance.choice(threads), f"I say {mark}."))
             case "edit" if threads:
-                one.change(number := chance.choice(threads), body=f"it says {mark}")
+                home.change(number := chance.choice(threads), body=f"it says {mark}")
                 return number
             case "tag" if threads:
                 number = chance.choice(threads)
-                one.change(number, tags=(*one.get(number).body.tags, mark)[-9:])
+                home.change(number, tags=(*home.get(number).body.tags, mark)[-9:])
                 return number
             case "move" if tasks:
                 number = chance.choice(tasks)
-                update_task(one.library, number, {"notes": mark}, actor=person(), key=fresh_key())
+                update_task(home.library, number, {"notes": mark}, actor=person(), key=fresh_key())
                 return number
             case "task":
-                return one.write(Task(f"Do {mark}", subcortex=subcortex))
+                return home.write(Task(f"Do {mark}", subcortex=subcortex))
             case "observe":
-                return one.write(Observation(f"Saw {mark}"), by="agent")
-        return one.write(Thread(f"About {mark}"))
+                return home.write(Observation(f"Saw {mark}"), by="agent")
+        return home.write(Thread(f"About {mark}"))
     except CortexError:
         return ""
 
@@ -280,8 +279,8 @@ def _deed(one: Member, chance: random.Random, mark: str, subcortex: str) -> str:
 def _check_marks(
     marks: Mapping[str, str], core: Mapping[str, Any], members: Sequence[Member]
 ) -> None:
-    """Everything that was done is at the Core once, or in the inbox of who did it."""
-    made = {number: told[-1] for number, told in core.items()}
+    """Every write is at the Core once, or in its author's inbox."""
+    made = {number: known[-1] for number, known in core.items()}
     alerts = " ".join(
         entry.why for member in members for entry in inbox(member.library, limit=1_000).entries
     )
@@ -289,25 +288,25 @@ def _check_marks(
         if not number:
             continue
         said = [
-            one
-            for one, body in made.items()
+            number
+            for number, body in made.items()
             if f"{mark}'" in repr(body) or f"{mark}." in repr(body)
         ]
         refused = [
             entry
-            for one in members
-            for entry in one.library.store.outbox.refused()
+            for member in members
+            for entry in member.library.store.outbox.refused()
             if any(mark in repr(changed.after) for changed in entry.changes)
         ]
         assert said or refused or _was_said(members[0].core, number, mark), mark
         assert not refused or alerts
-        new = [one for one in said if one.startswith(("thread_", "comment_", "obs_", "task_"))]
+        new = [text for text in said if text.startswith(("thread_", "comment_", "obs_", "task_"))]
         assert (
             len(
                 {
-                    one
-                    for one in new
-                    if mark in repr(getattr(made[one], "title", "")) and one != number
+                    record_id
+                    for record_id in new
+                    if mark in repr(getattr(made[record_id], "title", "")) and record_id != number
                 }
             )
             == 0
@@ -315,15 +314,13 @@ def _check_marks(
 
 
 def _was_said(core: CoreServer, number: str, mark: str) -> bool:
-    """Whether an earlier version of a record has the mark: somebody changed it after that."""
+    """Whether an earlier version of a record has the mark."""
     return any(
         mark in repr(version.body) for version in core.ledger.records.versions(number).values()
     )
 
 
-def test_what_was_attached_to_a_thread_before_its_home_joined_is_where_the_thread_is(
-    homes, member, team
-):
+def test_records_attached_before_joining_stay_with_their_thread(homes, member, team):
     library = homes("ada")
     seen = create(library, Observation("Five thousand"), actor=person()).id
     private = create(
@@ -343,12 +340,12 @@ def test_what_was_attached_to_a_thread_before_its_home_joined_is_where_the_threa
     assert eve.get(thread) and eve.get(seen)
 
 
-def test_what_belongs_to_something_that_comes_later_waits_for_that(member, team):
+def test_dependent_record_waits_for_its_parent(member, team):
     ada = member("ada")
     thread, seen = new_id(Thread), new_id(Observation)
-    told = {"author": "person", "created": 1, "before": None}
+    header = {"author": "person", "created": 1, "before": None}
     late = {
-        **told,
+        **header,
         "id": seen,
         "kind": "observation",
         "after": {"title": "Five thousand", "thread": thread},
@@ -360,3 +357,23 @@ def test_what_belongs_to_something_that_comes_later_waits_for_that(member, team)
     assert (result.status, result.code) == ("refused", "TARGET_NOT_FOUND") and seen not in at_core(
         team
     )
+
+
+def test_write_moved_into_a_later_subcortex_is_sent_after_it(homes, team, memory, monkeypatch):
+    monkeypatch.setattr(outbox, "MOST_UPLOADED", 2)
+    library = homes("ada")
+    thread = make(library, Thread("Plan"))
+    make(library, Observation("Seen"))
+    edit(library, thread, subcortex=make(library, Subcortex("ops", "Operations")))
+    dump(team.ledger, memory / "backup")
+    ada = Member(team, "ada", library)
+    with closing(ada.remote):
+        assert (
+            ada.sync() == SyncOutcome("ok", flushed=3)
+            and thread in at_core(team)
+            and not alerts(library)
+        )
+    with core_at(put_back(team, memory / "backup", memory / "restored")) as core:
+        ada.token = core.let_in("ada")
+        assert (ada.sync_at(core).status, library.store.outbox.count()) == ("ok", (0, 0))
+        assert thread in at_core(core) and not alerts(library)

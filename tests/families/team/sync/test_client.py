@@ -1,6 +1,4 @@
-"""What a Core answers is checked before it is used, and told in the class that says what to do; the
-token stands in no error.
-"""
+"""Answers of a Core are checked before use and fail with the class that says what to do."""
 
 from __future__ import annotations
 
@@ -59,12 +57,12 @@ def error_reply(status: int, code: str, **detail: str) -> Reply:
     )
 
 
-def test_a_core_says_who_one_is(remote):
+def test_bootstrap_names_the_principal(remote):
     greeting = remote.bootstrap()
     assert (greeting.name, greeting.tier, greeting.epoch, greeting.view) == ("ada", 4, "e1", "v1")
 
 
-def test_a_page_has_records_and_what_is_gone(core, remote):
+def test_page_has_changed_and_removed_records(core, remote):
     core.write(first := new_id(Thread), Thread("One"))
     core.write(second := new_id(Thread), Thread("Two"))
     core.hide(first)
@@ -99,7 +97,7 @@ def test_a_page_has_records_and_what_is_gone(core, remote):
         ),
     ],
 )
-def test_every_answer_that_is_none_has_its_class(core, remote, reply, kind, code):
+def test_every_bad_answer_has_its_error_class(core, remote, reply, kind, code):
     core.faults.append(reply)
     error = refusal(remote.bootstrap)
     assert (type(error), error.code) == (kind, code)
@@ -107,7 +105,7 @@ def test_every_answer_that_is_none_has_its_class(core, remote, reply, kind, code
 
 
 @pytest.mark.parametrize(
-    "told",
+    "page",
     [
         {},
         {"updates": 1},
@@ -137,13 +135,13 @@ def test_every_answer_that_is_none_has_its_class(core, remote, reply, kind, code
         },
     ],
 )
-def test_a_page_that_cannot_be_read_is_not_used(core, remote, told):
-    core.faults.append(Reply({"data": told}))
+def test_unreadable_page_is_refused(core, remote, page):
+    core.faults.append(Reply({"data": page}))
     assert refusal(lambda: remote.deltas("", "", 500)).code == "CORE_ANSWER"
 
 
-def test_results_of_other_actions_than_the_sent_ones_are_not_used(core, remote):
-    for told in (
+def test_results_of_unsent_actions_are_refused(core, remote):
+    for results in (
         [{"idempotency_key": "other", "status": "applied", "records": []}],
         [{"idempotency_key": "a", "status": "done", "records": []}],
         [
@@ -152,26 +150,26 @@ def test_results_of_other_actions_than_the_sent_ones_are_not_used(core, remote):
         ],
         [None],
     ):
-        core.faults.append(Reply({"data": {"results": told}}))
+        core.faults.append(Reply({"data": {"results": results}}))
         assert refusal(lambda: remote.flush([{"idempotency_key": "a"}])).code == "CORE_ANSWER"
 
 
 @pytest.mark.parametrize("reason", ["epoch", "view"])
-def test_a_core_that_can_not_be_gone_on_from_says_why(core, remote, reason):
+def test_resync_demand_carries_its_reason(core, remote, reason):
     core.faults.append(error_reply(410, "RESYNC_NEEDED", reason=reason))
     with pytest.raises(Resync) as caught:
         remote.deltas("e0:1", "", 500)
     assert caught.value.reason == reason
 
 
-def test_the_time_that_a_core_asks_for_is_told(core, remote):
+def test_retry_after_is_read(core, remote):
     core.faults.append(Reply({}, 503, {"Retry-After": "17"}))
     with pytest.raises(Offline) as caught:
         remote.bootstrap()
     assert caught.value.retry_after == 17
 
 
-def test_a_page_that_is_too_large_is_asked_for_in_smaller_ones(core, monkeypatch):
+def test_page_with_too_many_bytes_is_requested_in_smaller_ones(core, monkeypatch):
     monkeypatch.setattr(remotes, "MAX_ANSWER_BYTES", 10_000)
     for place in range(20):
         core.write(new_id(Thread), Thread(f"Topic {place}", body="x" * 1_000))
@@ -183,7 +181,7 @@ def test_a_page_that_is_too_large_is_asked_for_in_smaller_ones(core, monkeypatch
     remote.close()
 
 
-def test_a_page_that_holds_too_much_is_asked_for_in_smaller_ones(core, remote, monkeypatch):
+def test_page_with_too_many_values_is_requested_in_smaller_ones(core, remote, monkeypatch):
     monkeypatch.setattr(remotes, "MAX_VALUES", 200)
     for place in range(20):
         # Which is one value
@@ -195,7 +193,7 @@ def test_a_page_that_holds_too_much_is_asked_for_in_smaller_ones(core, remote, m
 
 
 @pytest.mark.parametrize("unit", ['{"":[]}', "0", '""'])
-def test_an_answer_that_holds_more_than_any_core_says_is_not_built(core, remote, unit):
+def test_answer_with_too_many_values_is_not_parsed(core, remote, unit):
     many = f'{{"data": {{"principal": [{",".join([unit] * 700_000)}]}}}}'.encode()
     core.faults.append(Reply(raw=many))
     error = refusal(remote.bootstrap)
@@ -204,8 +202,8 @@ def test_an_answer_that_holds_more_than_any_core_says_is_not_built(core, remote,
     assert isinstance(refusal(remote.bootstrap), Offline)
 
 
-def test_an_answer_is_read_as_it_is_counted_in_utf_8(core, remote):
-    told = {
+def test_answer_is_decoded_as_utf_8(core, remote):
+    body = {
         "data": {
             "principal": {"name": "ada", "tier": 4, "sensitive": True},
             "epoch": "e1",
@@ -213,13 +211,13 @@ def test_an_answer_is_read_as_it_is_counted_in_utf_8(core, remote):
         }
     }
     for encoding, code in (("utf-8", ""), ("utf-16", "CORE_ANSWER"), ("utf-32", "CORE_ANSWER")):
-        core.faults.append(Reply(raw=json.dumps(told).encode(encoding)))
+        core.faults.append(Reply(raw=json.dumps(body).encode(encoding)))
         assert (refusal(remote.bootstrap).code if code else remote.bootstrap().name) == (
             code or "ada"
         )
 
 
-def test_a_page_of_the_largest_records_is_read_as_a_whole():
+def test_page_of_the_largest_records_is_read_whole():
     """By all values that they may hold; by their size with texts that are plain and long, as the
     longest are.
     """
@@ -228,12 +226,12 @@ def test_a_page_of_the_largest_records_is_read_as_a_whole():
         body="x" * fields_of(Artifact)["body"].limit,
         summary="x" * fields_of(Artifact)["summary"].limit,
     )
-    assert pull.PAGE * len(told_as_json(artifact)) < remotes.MAX_ANSWER_BYTES
+    assert pull.PAGE * len(encoded(artifact)) < remotes.MAX_ANSWER_BYTES
     for kind in KINDS.values():
-        assert not holds_more(told_as_json(fullest(kind)) * pull.PAGE, remotes.MAX_VALUES)
+        assert not holds_more(encoded(fullest(kind)) * pull.PAGE, remotes.MAX_VALUES)
 
 
-def told_as_json(body: Any) -> bytes:
+def encoded(body: Any) -> bytes:
     record = Record(new_id(type(body)), body, "ada", 1, 1, 1)
     return (
         json.dumps(
@@ -244,10 +242,11 @@ def told_as_json(body: Any) -> bytes:
 
 
 def fullest(kind: type) -> Any:
-    """A noun with every field said, and as many values as are allowed; of a thread's summary's
-    sources one for 20 letters.
+    """An object with every field set and as many values as allowed.
+
+    The sources of a summary: one for 20 letters.
     """
-    hints, told = get_type_hints(kind), {}
+    hints, values = get_type_hints(kind), {}
     for name in (field.name for field in fields(kind)):
         inner = next(iter(get_args(hints[name])), None)
         one = (
@@ -258,11 +257,11 @@ def fullest(kind: type) -> Any:
             else "x"
         )
         most = fields_of(kind)[name].most or fields_of(Thread)["summary"].limit // 20
-        told[name] = 1 if hints[name] is int else "x" if inner is None else (one,) * most
-    return kind(**told)
+        values[name] = 1 if hints[name] is int else "x" if inner is None else (one,) * most
+    return kind(**values)
 
 
-def test_a_core_that_never_answers_is_given_up(monkeypatch):
+def test_silent_core_times_out(monkeypatch):
     monkeypatch.setattr(remotes, "ANSWER_SECONDS", 0.1)
     with closing(socket.create_server(("127.0.0.1", 0))) as listener:
         remote = Remote(f"http://127.0.0.1:{listener.getsockname()[1]}", TOKEN)
@@ -271,11 +270,11 @@ def test_a_core_that_never_answers_is_given_up(monkeypatch):
     assert isinstance(error, Offline) and "0.1 s" in error.message
 
 
-def test_closing_ends_a_question_that_is_under_way():
+def test_close_ends_a_running_request():
     with closing(socket.create_server(("127.0.0.1", 0))) as listener:
         remote = Remote(f"http://127.0.0.1:{listener.getsockname()[1]}", TOKEN)
-        told: list[CortexError] = []
-        asking = threading.Thread(target=lambda: told.append(refusal(remote.bootstrap)))
+        errors: list[CortexError] = []
+        asking = threading.Thread(target=lambda: errors.append(refusal(remote.bootstrap)))
         asking.start()
         connection, _ = listener.accept()
         connection.recv(1)
@@ -283,13 +282,13 @@ def test_closing_ends_a_question_that_is_under_way():
         remote.close()
         asking.join(10)
         connection.close()
-    assert [type(error) for error in told] == [Offline] and time.monotonic() - started < 5
+    assert [type(error) for error in errors] == [Offline] and time.monotonic() - started < 5
 
 
 @pytest.mark.parametrize(
     "url", ["http://core.example", "http://192.168.1.2:8790", "http://localhost.example"]
 )
-def test_a_token_is_not_sent_over_http_beyond_this_machine(url):
+def test_token_is_sent_over_http_to_this_machine_only(url):
     error = refusal(lambda: Remote(url, TOKEN))
     assert isinstance(error, NetworkError) and error.code == "ADDRESS_REFUSED"
     Remote(url, TOKEN, plain=True).close()
@@ -299,12 +298,12 @@ def test_a_token_is_not_sent_over_http_beyond_this_machine(url):
 @pytest.mark.parametrize(
     "url", ["", "core.example", "ftp://core.example", "https://ada:secret@core.example"]
 )
-def test_what_is_no_address_is_refused(url):
+def test_malformed_address_is_refused(url):
     error = refusal(lambda: Remote(url, TOKEN))
     assert isinstance(error, InputError) and "secret" not in error.message
 
 
-def test_the_token_goes_into_one_header(core, remote):
+def test_token_is_in_one_header_only(core, remote):
     remote.bootstrap()
     (asked,) = core.stub.asked
     assert asked.headers["Authorization"] == f"Bearer {TOKEN}"
@@ -313,7 +312,7 @@ def test_the_token_goes_into_one_header(core, remote):
     )
 
 
-def test_certificates_that_cant_be_read_are_no_server_that_is_away(core, monkeypatch, tmp_path):
+def test_unreadable_certificates_are_not_reported_as_offline(core, monkeypatch, tmp_path):
     (empty := tmp_path / "empty.pem").write_text("nothing")
     for file in (tmp_path / "nowhere.pem", empty):
         monkeypatch.setenv("SSL_CERT_FILE", str(file))
@@ -329,7 +328,7 @@ def test_certificates_that_cant_be_read_are_no_server_that_is_away(core, monkeyp
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="nothing makes a certificate here")
-def test_a_certificate_of_ones_own_is_trusted_where_one_says_so(tmp_path, monkeypatch):
+def test_configured_certificate_is_trusted(tmp_path, monkeypatch):
     certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
     make = [
         "openssl",

@@ -1,6 +1,4 @@
-"""What was refused for something that may no longer be seen: one's own words stay, and nobody
-else's.
-"""
+"""Writes refused for a record that is hidden now: own texts are kept, those of others removed."""
 
 from __future__ import annotations
 
@@ -20,9 +18,7 @@ LONG = "a long argument. " * 100 + "THE END"
 
 
 @pytest.mark.parametrize("read", [False, True], ids=["hidden", "refused, then hidden"])
-def test_of_what_may_no_longer_be_seen_only_ones_own_words_stay_until_it_is_seen_again(
-    member, team, read
-):
+def test_only_own_words_about_a_hidden_record_are_kept(member, team, read):
     ada, bob = member("ada"), member("bob", tier=3)
     private = ada.write(Subcortex("payroll", "Payroll", visibility="private"))
     thread = ada.write(Thread("Salaries", body="the falcon lands", subcortex=private))
@@ -40,19 +36,24 @@ def test_of_what_may_no_longer_be_seen_only_ones_own_words_stay_until_it_is_seen
     principals.ungrant(team.ledger, principals.find(team.ledger, "bob"), private)
     assert bob.sync().refused == 2 * (not read) and bob.get(thread) is None
     home = bob.library.settings.home
-    kept = b"".join(one.read_bytes() for one in home.rglob("*") if one.is_file())
+    kept = b"".join(path.read_bytes() for path in home.rglob("*") if path.is_file())
     assert b"falcon" not in kept and b"alaries" not in kept
     assert (
         not find(bob.library, RecordQuery("salaries")).hits
         and find(bob.library, RecordQuery("long argument", withheld=True)).hits
     )
-    told = json.dumps(
+    refused = json.dumps(
         [
-            rejections.encode_rejection(bob.library, one)
-            for one in bob.library.store.outbox.refused()
+            rejections.encode_rejection(bob.library, entry)
+            for entry in bob.library.store.outbox.refused()
         ]
     )
-    assert LONG in told and "money" in told and "falcon" not in told and "Salaries" not in told
+    assert (
+        LONG in refused
+        and "money" in refused
+        and "falcon" not in refused
+        and "Salaries" not in refused
+    )
     principals.grant(team.ledger, principals.find(team.ledger, "bob"), private, writes=True)
     principals.change(team.ledger, principals.find(team.ledger, "bob"), tier=3)
     bob.library.store.outbox.retry()
@@ -70,7 +71,7 @@ def test_of_what_may_no_longer_be_seen_only_ones_own_words_stay_until_it_is_seen
     )
 
 
-def test_an_alert_says_what_became_of_what_was_changed(member, team):
+def test_alert_says_what_became_of_the_refused_change(member, team):
     ada, bob = member("ada"), member("bob", tier=3)
     private = ada.write(Subcortex("payroll", "Payroll", visibility="private"))
     thread = ada.write(Thread("Salaries", subcortex=private))
@@ -89,7 +90,7 @@ def test_an_alert_says_what_became_of_what_was_changed(member, team):
     assert any("money. It is not here any more" in alert for alert in alerts(bob.library))
 
 
-def test_who_was_put_out_keeps_only_what_was_never_sent(member, team):
+def test_home_of_a_removed_principal_keeps_unsent_writes_only(member, team):
     ada, bob = member("ada"), member("bob", tier=3)
     ada.write(Thread("Salaries", body="the falcon lands"))
     ada.sync()
@@ -103,7 +104,7 @@ def test_who_was_put_out_keeps_only_what_was_never_sent(member, team):
     )
     assert any("cortex backup list" in line for line in outcome.advice)
     kept = b"".join(
-        one.read_bytes() for one in bob.library.settings.home.rglob("*") if one.is_file()
+        path.read_bytes() for path in bob.library.settings.home.rglob("*") if path.is_file()
     )
     assert b"falcon" not in kept and bob.get(mine) and bob.library.store.outbox.count() == (1, 0)
     assert bob.sync().erased == 0
@@ -116,13 +117,15 @@ def test_who_was_put_out_keeps_only_what_was_never_sent(member, team):
 
 
 @pytest.mark.parametrize("reason", ["token", "epoch", "another person", "http"])
-def test_a_token_that_counts_no_more_and_another_server_erase_nothing(member, team, reason):
+def test_revoked_token_or_another_server_erases_nothing(member, team, reason):
     ada, bob = member("ada"), member("bob", tier=3)
     thread = ada.write(Thread("Salaries"))
     ada.sync()
     bob.sync()
     if reason == "token":
-        number = next(one.id for one in team.ledger.principals.tokens() if one.id in bob.token)
+        number = next(
+            token.id for token in team.ledger.principals.tokens() if token.id in bob.token
+        )
         team.ledger.principals.revoke(number)
     elif reason == "another person":
         token = team.let_in("eve", 3)
@@ -140,7 +143,7 @@ def test_a_token_that_counts_no_more_and_another_server_erase_nothing(member, te
     assert (outcome.code, outcome.erased) == ("CORE_DENIED", 0) and bob.get(thread)
 
 
-def test_a_removal_that_stops_halfway_is_counted_and_nothing_finds_what_went(
+def test_interrupted_removal_is_counted_and_removed_records_are_not_found(
     member, team, monkeypatch
 ):
     ada, bob = member("ada"), member("bob", tier=3)

@@ -1,6 +1,4 @@
-"""Plugins that judge what is written, as a person meets them: every command that writes asks them,
-and says what they said.
-"""
+"""Plugins that judge texts: every command that writes asks them and prints what they say."""
 
 import json
 
@@ -9,7 +7,7 @@ import pytest
 from cortex.base.errors import InputError
 from cortex.families.memory.background import remember
 from cortex.families.memory.hook_inbox import HookNote
-from interfaces.cli.team_answers import answer, comment_draft, drafted, opened, refusal
+from families.team.commands.command_answers import answer, comment_draft, drafted, opened, refusal
 
 pytestmark = pytest.mark.usefixtures("shop", "at_terminal")
 
@@ -26,7 +24,7 @@ def censored(cortex, thread, censor, monkeypatch):
     return censor
 
 
-def test_what_a_plugin_refuses_no_command_writes(cortex, thread, censored):
+def test_text_refused_by_a_plugin_is_written_by_no_command(cortex, thread, censored):
     before = answer(cortex, "team", "audit")
     for arguments in (
         ("team", "thread", "create", "forbidden"),
@@ -48,7 +46,7 @@ def test_what_a_plugin_refuses_no_command_writes(cortex, thread, censored):
     assert answer(cortex, "memory", "list")["total"] == 0
 
 
-def test_what_a_plugin_takes_out_is_written_nowhere_and_said(cortex, thread, censored):
+def test_text_redacted_by_a_plugin_is_never_stored(cortex, thread, censored):
     code, _, err = cortex("team", "thread", "comment", thread, "Zeus is our god.")
     assert (code, "note: plugin censor: a code name was left out" in err) == (0, True), err
     shown = answer(cortex, "team", "thread", "show", thread)
@@ -56,15 +54,15 @@ def test_what_a_plugin_takes_out_is_written_nowhere_and_said(cortex, thread, cen
     assert "Zeus" not in str(shown)
     (draft,) = drafted(comment_draft(thread, "Old Zeus spoke."))
     answer(cortex, "team", "drafts", "approve", draft, "--notes", "By Zeus!")
-    told = answer(cortex, "inbox", "--all")["entries"]
-    assert [one["type"] for one in told] == [
+    entries = answer(cortex, "inbox", "--all")["entries"]
+    assert [entry["type"] for entry in entries] == [
         "draft_approved"
-    ] and "By [redacted: code name]!" in told[0]["why"]
+    ] and "By [redacted: code name]!" in entries[0]["why"]
     added = answer(cortex, "memory", "add", "Zeus is Greek")["id"]
     assert answer(cortex, "memory", "show", added)["title"] == "[redacted: code name] is Greek"
 
 
-def test_what_hooks_bring_is_judged_too(censored):
+def test_plugin_judges_notes_of_hooks(censored):
     with opened() as library:
         with pytest.raises(InputError) as refused:
             remember(library, HookNote("forbidden", text="x"))
@@ -72,9 +70,7 @@ def test_what_hooks_bring_is_judged_too(censored):
         assert not library.store.memories.by_key("")
 
 
-def test_a_plugin_that_can_not_be_used_is_named_with_how_to_turn_it_off(
-    cortex, thread, monkeypatch
-):
+def test_unusable_plugin_is_named_with_its_setting(cortex, thread, monkeypatch):
     monkeypatch.setenv("CORTEX_TEAM_PLUGINS", '["git", "nosuch"]')
     for arguments in (
         ("team", "thread", "comment", thread, "Hello."),

@@ -1,6 +1,4 @@
-"""Answers of the team's tools keep to their budget and say what they cost, whatever is in them; no
-slot starves.
-"""
+"""Rendered answers keep to their budget, state their cost, and starve no slot."""
 
 from __future__ import annotations
 
@@ -29,7 +27,7 @@ ID = "thread_01JCZZZZZZZZZZZZZZZZZZZZZZ"
 
 
 def texts(most: int) -> st.SearchStrategy[str]:
-    """Short and long texts, of letters and of what JSON has to escape."""
+    """Short and long texts of letters and of characters that JSON escapes."""
     part = st.sampled_from(["a", "lamp ", '"', "\\", "\x01", "é", "日", "\n", "😀"])
     return st.builds(
         lambda one, times, end: (one * times + end)[:most],
@@ -72,9 +70,7 @@ def opened(text: str, budget: int) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 @given(HEADS, SLOTS, BUDGETS)
-def test_an_answer_of_slots_keeps_to_its_budget_and_says_whether_something_is_missing(
-    head, slots, budget
-):
+def test_slots_keep_to_the_budget_and_report_omissions(head, slots, budget):
     slots = list({slot.name: slot for slot in slots}.values())
     text = slots_text(
         head, slots, budget, next_call="next", more_call=lambda after: f"more {after}"
@@ -88,7 +84,7 @@ def test_an_answer_of_slots_keeps_to_its_budget_and_says_whether_something_is_mi
 
 
 @given(st.lists(st.integers(1, 60), min_size=2, max_size=6), st.sampled_from([600, 1_000, 4_000]))
-def test_what_comes_first_starves_nothing(counts, budget):
+def test_long_first_slot_starves_no_other(counts, budget):
     row: Row = {
         "id": ID,
         "title": "A title of usual length, as most have",
@@ -100,7 +96,7 @@ def test_what_comes_first_starves_nothing(counts, budget):
     assert all(body.get(slot.name) for slot in slots)
 
 
-def test_room_that_one_slot_leaves_is_for_the_others_the_first_one_first():
+def test_unused_room_of_a_slot_goes_to_the_others_in_order():
     many = [{"id": ID, "title": "x" * 60}] * 50
     body, _ = opened(
         slots_text(
@@ -114,11 +110,11 @@ def test_room_that_one_slot_leaves_is_for_the_others_the_first_one_first():
 
 
 @given(HEADS, texts(60_000), BUDGETS)
-def test_a_long_text_is_read_to_its_end_part_by_part(head, text, budget):
+def test_long_text_is_read_to_its_end_part_by_part(head, text, budget):
     offset, read = 0, ""
     head = {"id": ID, "title": head.get("title", "")}
     for _ in range(2_000):
-        told = paged_text(
+        page = paged_text(
             head,
             "body",
             text,
@@ -127,7 +123,7 @@ def test_a_long_text_is_read_to_its_end_part_by_part(head, text, budget):
             cursor=lambda end: f"cursor-{end}",
             more_call=lambda after: f"more {after}",
         )
-        body, meta = opened(told, budget)
+        body, meta = opened(page, budget)
         read += body.get("body", "")
         if "next_cursor" not in body:
             break
@@ -136,7 +132,7 @@ def test_a_long_text_is_read_to_its_end_part_by_part(head, text, budget):
     assert read == text
 
 
-def test_a_budget_is_at_least_200_tokens_and_at_most_what_the_tool_allows():
+def test_budget_is_clamped_between_200_tokens_and_the_tools_maximum():
     assert chosen_budget(None, None, 4_000, 16_000) == 4_000
     assert chosen_budget(50_000, None, 4_000, 16_000) == 16_000
     assert chosen_budget(None, 1_000, 4_000, 16_000) == 250
@@ -147,7 +143,7 @@ def test_a_budget_is_at_least_200_tokens_and_at_most_what_the_tool_allows():
         assert refused.value.code == "BUDGET_TOO_SMALL"
 
 
-def test_an_age_is_told_in_its_largest_unit():
+def test_age_is_rendered_in_its_largest_unit():
     day = 86_400_000
     ages = [
         age_of(400 * day - ago, 400 * day)
@@ -167,11 +163,11 @@ def test_an_age_is_told_in_its_largest_unit():
         (LimitError("SEARCH_TIMEOUT", "no"), "SERVER_ERROR"),
     ],
 )
-def test_an_error_has_the_code_of_the_contract(error, code):
-    told = json.loads(error_text(error))
-    assert told["success"] is False and told["error"]["code"] == code
-    assert told["error"]["message"] == "no" and told["error"]["suggestions"]
-    assert ("retry_after_ms" in told["error"]) == error.retryable
-    assert told["error"].get("details", {}).get("cause", code) == (
+def test_error_has_its_documented_code(error, code):
+    body = json.loads(error_text(error))
+    assert body["success"] is False and body["error"]["code"] == code
+    assert body["error"]["message"] == "no" and body["error"]["suggestions"]
+    assert ("retry_after_ms" in body["error"]) == error.retryable
+    assert body["error"].get("details", {}).get("cause", code) == (
         error.code if code != error.code else code
     )
