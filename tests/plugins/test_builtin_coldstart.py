@@ -1,6 +1,4 @@
-"""What a project says of itself to a home that knows nothing of it: its README, its documents, its
-history.
-"""
+"""Cold start of a home in a new project, from its README, documents and history."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What git knows of a file: on real repositories, and where there is none."""
+"""Sections from the git history of a file, on real repositories and without one."""
 
 from __future__ import annotations
 

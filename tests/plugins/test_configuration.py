@@ -56,7 +56,7 @@ def test_plugin_settings_are_validated_against_the_schema(
     assert said in found and bool(found) == bool(said)
 
 
-def test_a_schema_that_names_another_address_fetches_nothing() -> None:
+def test_schema_that_refers_to_another_address_fetches_nothing() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.setblocking(False)
         address = f"http://127.0.0.1:{server.getsockname()[1]}/schema.json"

@@ -23,7 +23,7 @@ def block(name: str) -> str:
     return found
 
 
-def test_the_example_is_a_plugin_that_works(
+def test_example_of_the_page_is_a_working_plugin(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project = tomllib.loads(block("plugin entry point"))["project"]
@@ -63,7 +63,7 @@ def test_the_example_is_a_plugin_that_works(
         assert [observation.tags for observation in plugins.start()[0]] == [("sprint",)]
 
 
-def test_the_page_names_every_permission_category_and_hook() -> None:
+def test_page_names_every_permission_category_and_hook() -> None:
     table = PAGE.partition("<!-- plugin permissions -->")[2].partition(
         "<!-- end of plugin permissions -->"
     )[0]

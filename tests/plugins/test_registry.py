@@ -34,7 +34,7 @@ def test_plugin_adds_sections_that_carry_its_name(tmp_path: Path) -> None:
         assert again[0].lines[0].text == "about locks, call 2"  # the process is kept
 
 
-def test_a_plugin_redacts_and_vetoes_what_is_written() -> None:
+def test_plugin_redacts_and_vetoes_texts_before_they_are_written() -> None:
     with opened(good={"word": ""}) as plugins:
         fine = plugins.preflight("Zeus meets ZeuZeus")
         assert (fine.allowed, fine.text) == (
@@ -48,7 +48,7 @@ def test_a_plugin_redacts_and_vetoes_what_is_written() -> None:
         assert plugins.preflight("\ud800 \x00 é\n").text == "\ud800 \x00 é\n"
 
 
-def test_a_plugin_brings_observations_at_start_and_stop(tmp_path: Path) -> None:
+def test_plugin_adds_observations_at_start_and_stop(tmp_path: Path) -> None:
     with opened(root=tmp_path, good={"word": ""}) as plugins:
         ((started,), _) = plugins.start()
         assert (started.title, started.tags, started.plugin) == ("Started", ("ci",), "good")

@@ -1,4 +1,4 @@
-"""Configuration of an MCP server: whose log level applies."""
+"""Configuration of an MCP server: the log level of one family or of several."""
 
 import pytest
 

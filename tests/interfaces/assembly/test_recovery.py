@@ -99,7 +99,7 @@ def titles_in(settings: Settings) -> set[str]:
 
 
 def check_sound(settings: Settings) -> None:
-    """What is there is whole, searched, and written to as ever."""
+    """Check that everything left is whole, can be searched, and can be written to."""
     with opened(settings) as library:
         library.catch_up()
         assert library.store.check() == []

@@ -1,5 +1,6 @@
-"""Lets the tests of the commands use the repository of the protocol tests; commands on a terminal."""
+"""Commands run in this process, in a terminal or in a window; homes and projects to run them in."""
 
+import json
 import os
 import subprocess
 import sys
@@ -11,6 +12,8 @@ import forking
 from cortex.interfaces.cli import run as run_command
 from cortex.interfaces.daemon import control
 from families.memory.adapters.claude_bases import make_claude_mem
+from interfaces.cli.home_memories import TITLES
+from protocol.code_server import make_repository
 
 
 @pytest.fixture
@@ -72,7 +75,7 @@ def typed():
 
 @pytest.fixture
 def cortex(capsys):
-    """Runs a command in this process; gives its exit code, stdout and stderr."""
+    """`cortex(*arguments)`: exit code, stdout and stderr of a command run in this process."""
 
     def call(*arguments):
         capsys.readouterr()
@@ -126,11 +129,50 @@ def in_window():
 
 @pytest.fixture
 def impatient(monkeypatch):
-    """Whoever asks a cortexd that doesn't answer waits for a second, not for five, nor for three
-    until it is killed.
-    """
+    """Limits of one second for the answer of a cortexd and for its end."""
     monkeypatch.setattr(control.look, "__defaults__", (1.0,))
     monkeypatch.setattr(control, "KILL_SECONDS", 1.0)
+
+
+@pytest.fixture
+def home(isolated, monkeypatch, tmp_path):
+    """A home with two memories and the snapshot of the day, for a person outside any project."""
+    monkeypatch.chdir(tmp_path)
+    for title in TITLES:
+        assert run_command(["memory", "add", title]) == 0
+    return isolated.cortex
+
+
+@pytest.fixture
+def memory_titles(cortex):
+    """The titles of all memories, as the command lists them."""
+    return lambda: {
+        memory["title"] for memory in json.loads(cortex("memory", "list", "--json")[1])["memories"]
+    }
+
+
+@pytest.fixture
+def findings(cortex, tmp_path):
+    """Exit code of the doctor, and its findings on home and backup by check."""
+
+    def look(*arguments):
+        code, out, _ = cortex("doctor", "--json", *arguments)
+        rows = {
+            finding["check"]: finding
+            for finding in json.loads(out)["findings"]
+            if finding["check"] in ("home", "backup")
+        }
+        return code, rows
+
+    return look
+
+
+@pytest.fixture(scope="module")
+def indexed(tmp_path_factory, strangers_environment):
+    """An indexed repository of a shop."""
+    root = make_repository(tmp_path_factory.mktemp("commands") / "shop")
+    assert run_command(["index", str(root), "--json"]) == 0
+    return root
 
 
 @pytest.fixture

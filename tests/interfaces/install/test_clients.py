@@ -75,7 +75,7 @@ EXPECTED = [
 
 
 @pytest.mark.parametrize(("name", "system", "user", "key", "project"), EXPECTED)
-def test_a_clients_file_is_where_that_client_looks(name, system, user, key, project):
+def test_client_file_is_in_the_place_where_the_client_looks(name, system, user, key, project):
     client, machine = find_client(name), Machine(HOME, system)
     assert entry_file(client, machine, None) == HOME / user
     assert client.key == key

@@ -26,7 +26,7 @@ SERVER = ServerEntry("/opt/cortex", ("mcp", "code"))
         ),
     ],
 )
-def test_an_entry_has_the_clients_shape(name, entry):
+def test_entry_has_the_shape_of_its_client(name, entry):
     assert write_entry(find_client(name), SERVER) == entry
 
 

@@ -1,4 +1,4 @@
-"""The files that a project shares."""
+"""Files that Cortex writes into a project."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_project_entry_keeps_its_command_and_gets_the_named_profile(project):
     assert server_of(project) == ["cortex", "mcp", "memory", "team", "--profile", "red"]
 
 
-def test_a_new_entry_names_a_command_that_works_here(project, tmp_path, monkeypatch):
+def test_new_project_entry_names_a_command_that_works_here(project, tmp_path, monkeypatch):
     program = tmp_path / "bin" / ("cortex.exe" if os.name == "nt" else "cortex")
     program.parent.mkdir()
     program.write_text("", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""A group whose help and completion come from its table, without an import of any command."""
+"""Help of a group from its table, without an import, and commands of two words."""
 
 from __future__ import annotations
 
