@@ -157,9 +157,9 @@ def test_session_start_does_not_wait_for_a_silent_cortexd(sandbox, fake):
     assert silent(hook(sandbox, "session-start", START))
 
 
-def test_session_start_starts_cortexd(sandbox):
+def test_session_start_starts_cortexd(sandbox, until):
     assert silent(hook(sandbox, "session-start", START))
-    assert sandbox.pid()
+    until(lambda: sandbox.meeting.ask({"control": "ping"}) is not None)
 
 
 def test_hook_starts_no_cortexd_when_the_sidecar_is_disabled(sandbox):
