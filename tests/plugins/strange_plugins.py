@@ -1,4 +1,4 @@
-"""Plugins of strangers: what tests install, and what they do wrong.
+"""Third-party plugins for tests, most of which misbehave.
 
 Imported only in the processes of plugins.
 """
@@ -75,7 +75,7 @@ class Good(Plugin):
         return [Observation("Started", f"in {context.root}", ("ci",))]
 
     def on_stop(self, context):
-        return [{"title": "Stopped", "summary": "told as plain JSON"}]
+        return [{"title": "Stopped", "summary": "plain JSON"}]
 
 
 class Modest(Plugin):

@@ -18,7 +18,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from interfaces.daemon.place import CORTEX, Place
+from interfaces.daemon.sandbox import CORTEX, Sandbox
 from protocol.client import Client
 from sync_faults.checks import opened
 from sync_faults.children import Child, Nursery
@@ -36,7 +36,7 @@ CALLS = ("observation", "batch", "draft", "note")
 class Desk:
     """What a member's agent works with."""
 
-    place: Place
+    place: Sandbox
     window: Client | None = None
     turn: threading.Lock = field(default_factory=threading.Lock)
 
@@ -77,7 +77,9 @@ class DaemonWorld(World):
             member.skew = 0.0  # the clock of a cortexd is that of its machine
             member.home.mkdir()
             (member.home / "config.yml").write_text(CONFIG, encoding="utf-8")
-            place = Place(member.home, nursery.folder / f"{name}{number}", folder / f"{name}-work")
+            place = Sandbox(
+                member.home, nursery.folder / f"{name}{number}", folder / f"{name}-work"
+            )
             place.run.mkdir(mode=0o700)
             place.root.mkdir()
             self.desks[name] = Desk(place)

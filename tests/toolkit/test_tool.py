@@ -120,7 +120,7 @@ def test_arguments_are_bound_with_jsons_types():
         ({"query": "\ud800"}, "Unicode"),
     ],
 )
-def test_arguments_that_do_not_fit_are_refused_with_what_to_do(arguments, hint):
+def test_invalid_arguments_are_rejected_with_a_hint(arguments, hint):
     with pytest.raises(InputError) as refused:
         bind(SEARCH, arguments)
     assert refused.value.code == "ARGUMENT_INVALID"
@@ -155,7 +155,7 @@ def test_an_unknown_tool_names_the_nearest():
         find_tool([FAMILY], "serch")
 
 
-def test_messages_name_a_tool_as_every_client_can_call_it():
+def test_messages_name_a_tool_without_dots():
     dotted = replace(SEARCH, name="cortex.search")
     with pytest.raises(InputError, match="did you mean `cortex_search`"):
         find_tool([replace(FAMILY, tools=(dotted,))], "cortex.serch")
@@ -166,7 +166,7 @@ def test_messages_name_a_tool_as_every_client_can_call_it():
     assert refused.value.context == {"tool": "cortex_search"}
 
 
-def test_what_a_tool_raises_is_rendered_by_its_family():
+def test_error_of_a_tool_is_rendered_by_its_family():
     assert perform(FAMILY, SEARCH, Search(query="x", maxResults=2), Call()) == Answer("0.5")
     failed = perform(FAMILY, SEARCH, Search(query="known"), Call())
     assert failed.failed

@@ -89,22 +89,23 @@ def settings(made: Path, memory: Path) -> Settings:
     return settings_at(memory / "home")
 
 
-def said(settings: Settings) -> set[str]:
+def titles_in(settings: Settings) -> set[str]:
     """The titles of all memories."""
     with opened(settings) as library:
         return {
-            one.memory.title for one in library.store.memories.select(MemoryFilter(origins=(OWN,)))
+            stored.memory.title
+            for stored in library.store.memories.select(MemoryFilter(origins=(OWN,)))
         }
 
 
 def check_sound(settings: Settings) -> None:
-    """What is there is whole, searched, and written to as ever."""
+    """Check that everything left is whole, can be searched, and can be written to."""
     with opened(settings) as library:
         library.catch_up()
         assert library.store.check() == []
-        for one in library.store.memories.select(MemoryFilter(origins=(OWN,))):
-            number = one.memory.title.split()[1]
-            assert one.memory.text == memory_of(int(number)).text
+        for stored in library.store.memories.select(MemoryFilter(origins=(OWN,))):
+            number = stored.memory.title.split()[1]
+            assert stored.memory.text == memory_of(int(number)).text
         add(library, Memory("", "Written afterwards", text="The zeppelin landed."))
         assert [hit.record.memory.title for hit in find(library, MemoryQuery("zeppelin")).hits][
             :1
@@ -112,7 +113,7 @@ def check_sound(settings: Settings) -> None:
 
 
 @pytest.mark.parametrize("links", [True, False], ids=["links", "no links"])
-def test_a_restore_that_fails_at_the_last_step_leaves_the_home_as_it_was(
+def test_restore_that_fails_at_the_last_step_leaves_the_home_unchanged(
     settings, monkeypatch, links
 ):
     home, replace = settings.home, os.replace
@@ -134,10 +135,10 @@ def test_a_restore_that_fails_at_the_last_step_leaves_the_home_as_it_was(
         restore_snapshot(settings, snapshot)
     assert caught.value.code == "STORE_IO"
     assert list(home.glob("cortex.db.*")) == []
-    assert len(said(settings)) == COUNT
+    assert len(titles_in(settings)) == COUNT
 
 
-def test_a_snapshot_brings_back_memories_records_and_settings_and_that_can_be_undone(settings):
+def test_snapshot_restores_memories_records_and_settings_and_is_undoable(settings):
     home = settings.home
     snapshot = make_snapshot(home / STORE_NAME, ASKED)
     assert snapshot is not None
@@ -146,7 +147,7 @@ def test_a_snapshot_brings_back_memories_records_and_settings_and_that_can_be_un
     (home / "config.yml").write_text("search:\n  timeout: 9s\n", encoding="utf-8")
     done = restore_snapshot(settings, snapshot)
     assert done.before is not None and done.before.reason == RESTORE and done.kept is not None
-    assert len(said(settings)) == COUNT
+    assert len(titles_in(settings)) == COUNT
     assert "7s" in (home / "config.yml").read_text(encoding="utf-8")
     with opened(settings) as library:
         assert [hit.record.memory.title for hit in find(library, MemoryQuery("Thing 3")).hits][
@@ -154,12 +155,12 @@ def test_a_snapshot_brings_back_memories_records_and_settings_and_that_can_be_un
         ] == ["Thing 3"]
         assert library.store.records.count(record_model.RecordFilter()) == 2
     restore_snapshot(settings, done.before)
-    assert len(said(settings)) == COUNT + 1
+    assert len(titles_in(settings)) == COUNT + 1
     assert "9s" in (home / "config.yml").read_text(encoding="utf-8")
     check_sound(settings)
 
 
-def test_what_another_process_wrote_during_a_restore_is_in_the_file_that_is_kept(settings):
+def test_write_of_another_process_during_a_restore_is_in_the_kept_file(settings):
     snapshot = make_snapshot(settings.home / STORE_NAME, ASKED)
     assert snapshot is not None
     with closing(sqlite3.connect(settings.home / STORE_NAME)) as other:
@@ -186,7 +187,7 @@ def test_the_oldest_of_seven_snapshots_outlives_its_restore(settings):
     assert {oldest.file, done.before.file} <= {snapshot.file for snapshot in left}
 
 
-def test_a_home_that_was_put_back_compares_everything_with_its_core(settings):
+def test_restored_home_compares_everything_with_its_core(settings):
     with opened(settings) as library:
         library.store.content.set({URL: "https://core.example"})
     snapshot = make_snapshot(settings.home / STORE_NAME, ASKED)
@@ -199,7 +200,7 @@ def test_a_home_that_was_put_back_compares_everything_with_its_core(settings):
         )
 
 
-def test_a_damaged_snapshot_and_one_in_use_change_nothing(settings):
+def test_damaged_snapshot_or_home_in_use_changes_nothing(settings):
     database = settings.home / STORE_NAME
     snapshot = make_snapshot(database, ASKED)
     assert snapshot is not None
@@ -245,15 +246,13 @@ def with_flips(raw: bytearray) -> bytes:
     ("damage", "fewest"),
     [(cut_short, 1), (without_header, COUNT), (without_roots, COUNT), (with_flips, COUNT // 2)],
 )
-def test_what_can_be_read_of_a_damaged_database_is_saved_and_the_file_kept(
-    settings, damage: Damage, fewest
-):
+def test_salvage_saves_readable_rows_and_keeps_the_damaged_file(settings, damage: Damage, fewest):
     database = settings.home / STORE_NAME
     raw = damage(bytearray(database.read_bytes()))
     database.write_bytes(raw)
     done = salvage_home(settings)
     assert done.kept.read_bytes() == raw and done.snapshot is None
-    titles = said(settings)
+    titles = titles_in(settings)
     assert len(titles) >= fewest
     assert titles <= {memory_of(number).title for number in range(COUNT)}
     if damage is not with_flips:
@@ -262,7 +261,7 @@ def test_what_can_be_read_of_a_damaged_database_is_saved_and_the_file_kept(
 
 
 @pytest.mark.parametrize("damage", [cut_short, with_flips])
-def test_the_newest_snapshot_fills_the_gaps(settings, damage: Damage):
+def test_salvage_fills_gaps_from_the_newest_snapshot(settings, damage: Damage):
     database = settings.home / STORE_NAME
     make_snapshot(database, ASKED)
     with opened(settings) as library:
@@ -271,12 +270,12 @@ def test_the_newest_snapshot_fills_the_gaps(settings, damage: Damage):
     database.write_bytes(damage(bytearray(database.read_bytes())))
     done = salvage_home(settings)
     assert done.snapshot is not None
-    assert said(settings) >= {memory_of(number).title for number in range(COUNT)}
+    assert titles_in(settings) >= {memory_of(number).title for number in range(COUNT)}
     with opened(settings) as library:
         assert library.store.records.count(record_model.RecordFilter()) == 2
 
 
-def test_a_snapshot_doubles_no_citation_and_brings_back_those_of_lost_memories(settings):
+def test_salvage_doubles_no_citation_and_restores_those_of_lost_memories(settings):
     database = settings.home / STORE_NAME
     with closing(sqlite3.connect(database)) as connection:
         ids = [row[0] for row in connection.execute("SELECT id FROM memories ORDER BY id LIMIT 2")]
@@ -294,7 +293,7 @@ def test_a_snapshot_doubles_no_citation_and_brings_back_those_of_lost_memories(s
         ]
 
 
-def test_what_only_the_log_of_writes_has_is_saved_too(settings, memory):
+def test_salvage_saves_rows_that_are_only_in_the_write_ahead_log(settings, memory):
     library = Library(settings, embedders=Embedders(None))
     add(library, Memory("", "Thing 88", text=memory_of(88).text))
     # As after a power cut: the log was not moved into the file.
@@ -304,10 +303,10 @@ def test_what_only_the_log_of_writes_has_is_saved_too(settings, memory):
     raw = (cut.home / STORE_NAME).read_bytes()
     (cut.home / STORE_NAME).write_bytes(b"\0" * 4096 + raw[4096:])
     salvage_home(cut)
-    assert len(said(cut)) == COUNT + 1
+    assert len(titles_in(cut)) == COUNT + 1
 
 
-def test_where_nothing_can_be_read_the_file_stays_where_it_is(settings):
+def test_unreadable_database_stays_in_place(settings):
     database = settings.home / STORE_NAME
     noise = random.Random(1).randbytes(40_000)
     database.write_bytes(noise)
@@ -318,8 +317,8 @@ def test_where_nothing_can_be_read_the_file_stays_where_it_is(settings):
 
 
 @pytest.mark.soak
-def test_no_damage_costs_more_than_the_pages_that_it_hits(made, memory, campaign):
-    """Random damage of every kind: what is told is true, the new database is sound, and with a
+def test_damage_loses_only_rows_of_the_damaged_pages(made, memory, campaign):
+    """Random damage of every kind: the report is true, the new database is sound, and with a
     snapshot nothing is lost.
     """
     for seed in range(campaign(3, 300)):
@@ -339,6 +338,6 @@ def test_no_damage_costs_more_than_the_pages_that_it_hits(made, memory, campaign
         with closing(Store(home, read_only=True)) as store:
             assert store.check_database() == [], seed
         # One letter of a title may be another now: nothing could tell.
-        assert len(said(settings)) >= COUNT, seed
+        assert len(titles_in(settings)) >= COUNT, seed
         assert len(list_snapshots(home)) == 1
         shutil.rmtree(home)

@@ -1,6 +1,4 @@
-"""Completion of commands and options by a shell, asked for as the shell does: by variables of a
-process of its own.
-"""
+"""Completion of commands and options, requested by variables as a shell does it."""
 
 import subprocess
 import sys
@@ -44,7 +42,7 @@ SHELLS = pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 
 
 @SHELLS
-def test_a_shell_completes_commands_groups_subcommands_and_options(completed, shell):
+def test_shell_completes_commands_groups_subcommands_and_options(completed, shell):
     for words, expected in {
         "cortex me": {"memory"},
         "cortex st": {"status", "start", "stop"},
@@ -68,7 +66,7 @@ def test_commands_of_two_words_are_completed_after_the_first(completed, shell):
     assert "--profile" in completed(shell, "cortex mcp logs --pro")[1]
 
 
-def test_names_are_completed_without_loading_what_they_name(isolated):
+def test_completion_of_names_imports_no_family(isolated):
     asked = (
         "import sys\n"
         "from cortex.interfaces.cli import run\n"
@@ -91,7 +89,7 @@ def test_names_are_completed_without_loading_what_they_name(isolated):
 
 
 @pytest.mark.parametrize(("words", "code"), [("cortex tea", 0), ("cortex team show", 1)])
-def test_fish_learns_by_the_exit_code_whether_files_are_candidates(isolated, words, code):
+def test_exit_code_tells_fish_whether_to_complete_files(isolated, words, code):
     done = subprocess.run(
         [sys.executable, "-m", "cortex"],
         env=isolated.environment(
@@ -106,7 +104,7 @@ def test_fish_learns_by_the_exit_code_whether_files_are_candidates(isolated, wor
     assert done.returncode == code
 
 
-def test_the_script_for_a_shell_asks_by_the_name_of_the_command(isolated):
+def test_completion_script_uses_the_name_of_the_command(isolated):
     done = subprocess.run(
         [sys.executable, "-m", "cortex"],
         env=isolated.environment(_CORTEX_COMPLETE="source_zsh"),

@@ -1,4 +1,4 @@
-"""`cortex config`: what it shows, and what it leaves in files."""
+"""`cortex config`: settings shown, and settings written to files."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_get_answers_in_any_spelling(here: Path) -> None:
         run("get", "workspace.maxFileSiez")
 
 
-def test_set_writes_the_persons_own_file_for_them_alone(here: Path) -> None:
+def test_set_writes_the_users_own_file_readable_by_them_only(here: Path) -> None:
     answer = run_json("set", "workspace.maxFiles", "30000")
     assert answer == {
         "key": "workspace.maxFiles",
@@ -161,7 +161,9 @@ def test_set_keeps_a_file_that_is_only_comments(here: Path) -> None:
     )
 
 
-def test_set_says_what_still_counts_before_it(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_set_warns_about_a_value_that_takes_precedence(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("CODEINDEX_MAX_FILES", "7")
     assert run_json("set", "workspace.maxFiles", "8")["origin"] == "environment CODEINDEX_MAX_FILES"
 
@@ -186,7 +188,7 @@ def test_set_says_what_still_counts_before_it(here: Path, monkeypatch: pytest.Mo
         (("agent_tier", "T1"), "can't be set by this command"),
     ],
 )
-def test_set_refuses_what_would_not_count_and_writes_nothing(
+def test_set_rejects_a_value_without_effect_and_writes_nothing(
     here: Path, arguments: tuple[str, ...], reason: str
 ) -> None:
     with pytest.raises(ConfigError, match=reason):
@@ -195,7 +197,7 @@ def test_set_refuses_what_would_not_count_and_writes_nothing(
     assert not (here / ".cortex").exists()
 
 
-def test_a_projects_limit_can_be_set_again_below_the_persons(here: Path) -> None:
+def test_project_limit_can_be_set_again_below_the_users(here: Path) -> None:
     for size in ("100MB", "200MB"):
         run("set", "limits.memory.heap", size, "--project")
         assert run("get", "limits.memory.heap") == f"{size}\n"
@@ -212,7 +214,7 @@ def test_set_does_not_overwrite_a_file_it_cannot_understand(here: Path, text: st
 
 
 @pytest.mark.skipif(os.name == "nt", reason="links need rights on Windows")
-def test_set_follows_a_persons_link_and_refuses_a_projects_that_leaves(
+def test_set_follows_the_users_link_and_rejects_a_projects_link_that_leaves(
     here: Path, tmp_path: Path
 ) -> None:
     target = tmp_path / "dotfiles.yml"
@@ -237,7 +239,7 @@ def test_set_says_when_the_file_cannot_be_written(here: Path) -> None:
         run("set", "workspace.maxFiles", "3")
 
 
-def test_outside_any_project_the_persons_own_settings_are_shown(
+def test_show_outside_a_project_shows_the_users_own_settings(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(Path.home())
@@ -252,7 +254,7 @@ def test_every_family_key_is_readable(here: Path) -> None:
         assert run_json("get", key.name)["origin"] == "default"
 
 
-def test_a_change_is_a_line_in_the_operations_log(tmp_path, monkeypatch):
+def test_set_writes_a_line_to_the_operations_log(tmp_path, monkeypatch):
     from cortex.engine.store import Store
     from cortex.toolkit.terminal.settings_file import change
 
@@ -273,7 +275,7 @@ def test_a_change_is_a_line_in_the_operations_log(tmp_path, monkeypatch):
         assert "very-secret" not in str(line.detail)
 
 
-def test_what_a_tool_changed_is_shown_and_ended_by_one_command(
+def test_setting_changed_by_a_tool_is_shown_and_reset_by_one_command(
     isolated: Any, cortex: Any, tmp_path: Path
 ) -> None:
     root = tmp_path / "shop"

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("person")
 
 @pytest.fixture
 def person(isolated, monkeypatch, tmp_path):
-    """A person whose programs and project are known, and who isn't at a terminal."""
+    """A user with two clients, a project and no terminal."""
     monkeypatch.setenv("PATH", os.path.dirname(shutil.which("git")))
     monkeypatch.setattr(sys, "stdin", io.StringIO())
     root = make_repository(tmp_path / "shop", {"a.py": "x = 1\n"})
@@ -37,11 +37,13 @@ def person(isolated, monkeypatch, tmp_path):
 
 def files_in(folder):
     return {
-        str(one.relative_to(folder)): one.read_bytes() for one in folder.rglob("*") if one.is_file()
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
     }
 
 
-def test_the_clients_that_are_there_are_connected_and_disconnected(cortex, person):
+def test_present_clients_are_connected_and_disconnected(cortex, person):
     before = files_in(person.user)
     code, out, err = cortex("install", "--yes")
     assert code == 0, err
@@ -59,7 +61,7 @@ def test_the_clients_that_are_there_are_connected_and_disconnected(cortex, perso
     assert "nothing to remove" in cortex("uninstall", "--yes")[1]
 
 
-def test_nothing_is_changed_where_nobody_can_be_asked(cortex, person):
+def test_nothing_is_changed_without_a_terminal_or_yes(cortex, person):
     before = files_in(person.user)
     code, _, err = cortex("install")
     assert code == 2
@@ -74,7 +76,7 @@ def test_nothing_is_changed_where_nobody_can_be_asked(cortex, person):
 
 
 class Terminal(io.StringIO):
-    """A stdin on which a person types these lines."""
+    """A stdin with typed lines."""
 
     def __init__(self, *lines, before=lambda: None):
         super().__init__("".join(f"{line}\n" for line in lines))
@@ -88,7 +90,7 @@ class Terminal(io.StringIO):
         return super().readline(*arguments)
 
 
-def test_each_client_is_shown_as_a_diff_and_chosen_by_itself(cortex, person, monkeypatch):
+def test_each_client_is_shown_as_a_diff_and_confirmed_separately(cortex, person, monkeypatch):
     cursor, gemini = person.user / ".cursor" / "mcp.json", person.user / ".gemini" / "settings.json"
     monkeypatch.setattr(sys, "stdin", Terminal("n", "n"))
     assert cortex("install")[0] == 1
@@ -105,7 +107,7 @@ def test_each_client_is_shown_as_a_diff_and_chosen_by_itself(cortex, person, mon
     assert cortex("install", "gemini")[0] == 0  # as it is already: there is nothing to ask
 
 
-def test_a_client_that_would_have_nothing_to_serve_is_skipped_and_told(cortex, person, tmp_path):
+def test_client_with_no_folder_to_serve_is_skipped_with_a_note(cortex, person, tmp_path):
     (person.user / ".codeium" / "windsurf").mkdir(parents=True)
     before = files_in(person.user)
     code, out, err = cortex("install", "windsurf", "cursor", "--yes")
@@ -137,7 +139,7 @@ def test_a_dry_run_shows_a_diff_and_changes_nothing(cortex, person):
     assert files_in(person.user) == after
 
 
-def test_programs_get_json(cortex, person):
+def test_install_json_lists_every_edit(cortex, person):
     code, out, _ = cortex("install", "cursor", "--families", "code", "--json", "--yes")
     body = json.loads(out)
     assert code == 0
@@ -156,7 +158,7 @@ def test_programs_get_json(cortex, person):
     assert code == 2 and json.loads(out)["error"]["code"] == "ARGUMENT_INVALID"
 
 
-def test_a_projects_file_has_no_path_of_a_person(cortex, person, tmp_path):
+def test_project_file_has_no_personal_path(cortex, person, tmp_path):
     code, _, err = cortex(
         "install", "claude-code", "vscode", "--scope", "project", "--hooks", "--yes"
     )
@@ -174,24 +176,18 @@ def test_a_projects_file_has_no_path_of_a_person(cortex, person, tmp_path):
     assert not (tmp_path / "shop" / ".github").exists()
 
 
-def test_a_projects_entry_names_a_command_that_works_here_until_it_is_committed(
-    cortex, person, tmp_path, monkeypatch
-):
-    monkeypatch.setattr("cortex.interfaces.install.project_files.shutil.which", lambda name: None)
+def test_project_entry_names_a_local_command_until_it_is_committed(cortex, person, tmp_path):
     file = tmp_path / "shop" / ".mcp.json"
     code, _, err = cortex("install", "claude-code", "--scope", "project", "--yes")
     assert code == 0 and "not on the PATH" in err and "Before you commit it" in err
     assert json.loads(file.read_text("utf-8"))["mcpServers"]["cortex"]["command"] == own_program()
-    monkeypatch.setattr(
-        "cortex.interfaces.install.project_files.git.tracks",
-        lambda root, *names: names == (".mcp.json",),
-    )
+    subprocess.run(["git", "add", ".mcp.json"], cwd=tmp_path / "shop", check=True, timeout=30)
     code, _, err = cortex("install", "claude-code", "--scope", "project", "--yes")
     assert code == 0 and "not on the PATH" in err
     assert json.loads(file.read_text("utf-8"))["mcpServers"]["cortex"]["command"] == "cortex"
 
 
-def test_folders_to_serve_can_be_named_for_a_client_without_projects(cortex, person, tmp_path):
+def test_folders_can_be_named_for_a_client_without_projects(cortex, person, tmp_path):
     code, _, err = cortex("install", "claude-desktop", "--workspace", tmp_path / "shop", "--yes")
     assert code == 0 and "--workspace" not in err
     written = b"".join(
@@ -210,7 +206,7 @@ def test_folders_to_serve_can_be_named_for_a_client_without_projects(cortex, per
     assert cortex("install", "cursor", "--workspace", tmp_path / "no", "--yes")[0] == 1
 
 
-def test_a_broken_file_stops_an_installation_and_no_removal(cortex, person):
+def test_broken_file_stops_install_but_not_uninstall(cortex, person):
     cortex("install", "cursor", "--yes")
     broken = person.user / ".gemini" / "settings.json"
     broken.write_text('{\n  "cortex": ]', encoding="utf-8")
@@ -236,12 +232,12 @@ def test_a_broken_file_stops_an_installation_and_no_removal(cortex, person):
         (["uninstall", "cursor", "--all", "--yes"], "leave the names"),
     ],
 )
-def test_what_cant_be_done_is_told(cortex, arguments, said):
+def test_impossible_installations_are_errors_with_a_reason(cortex, arguments, said):
     code, _, err = cortex(*arguments)
     assert code == 2 and said in err
 
 
-def test_a_server_of_somebody_else_needs_more_than_yes(cortex, person):
+def test_foreign_server_is_replaced_only_with_replace(cortex, person):
     file = person.user / ".cursor" / "mcp.json"
     text = '{"mcpServers": {"cortex": {"command": "npx", "args": ["x"]}}}'
     file.write_text(text, encoding="utf-8")
@@ -254,7 +250,7 @@ def test_a_server_of_somebody_else_needs_more_than_yes(cortex, person):
     assert file.read_text("utf-8") == text
 
 
-def test_where_no_client_is_found_the_names_are_told(cortex, person):
+def test_client_names_are_listed_when_no_client_is_found(cortex, person):
     for name in (".cursor", ".gemini"):
         (person.user / name).rmdir()
     code, _, err = cortex("install", "--yes")
@@ -262,13 +258,13 @@ def test_where_no_client_is_found_the_names_are_told(cortex, person):
     assert all(client.name in err for client in CLIENTS)
 
 
-def test_outside_of_a_project_there_is_no_project_scope(cortex, person, monkeypatch):
+def test_project_scope_outside_a_project_is_an_error(cortex, person, monkeypatch):
     monkeypatch.chdir(person.user)
     code, _, err = cortex("install", "cursor", "--scope", "project", "--yes")
     assert code == 1 and "WORKSPACE_MISSING" in err
 
 
-def test_everything_goes_after_it_was_shown(cortex, person, tmp_path):
+def test_uninstall_all_shows_everything_and_removes_it(cortex, person, tmp_path):
     before = files_in(person.user)
     cortex("install", "--yes", "--hooks")
     cortex("install", "claude-code", "--scope", "project", "--yes")
@@ -279,7 +275,7 @@ def test_everything_goes_after_it_was_shown(cortex, person, tmp_path):
     code, out, _ = cortex("uninstall", "--all", "--yes", "--json")
     body = json.loads(out)
     assert code == 0 and body["failed"] == []
-    assert {one["kind"] for one in body["removed"]} >= {"store"}
+    assert {entry["kind"] for entry in body["removed"]} >= {"store"}
     assert files_in(person.user) == before
     assert not person.cortex.exists()
     assert not (tmp_path / "shop" / ".cortex").exists()
@@ -287,14 +283,16 @@ def test_everything_goes_after_it_was_shown(cortex, person, tmp_path):
     assert "nothing of Cortex is here" in cortex("uninstall", "--all", "--yes")[1]
 
 
-def test_who_has_memories_is_told_that_they_go_too(cortex, person):
+def test_uninstall_all_warns_that_memories_are_deleted(cortex, person):
     assert "memories" not in cortex("uninstall", "--all", "--dry-run")[2]
     assert cortex("memory", "add", "Lamps burn")[0] == 0
     assert "cortex memory export --state any -o FILE" in cortex("uninstall", "--all", "--yes")[2]
     assert not person.cortex.exists()  # nor what looking for memories leaves
 
 
-def test_stores_of_projects_that_only_a_profile_knows_go_too(cortex, person, tmp_path, monkeypatch):
+def test_uninstall_all_removes_stores_known_only_to_a_profile(
+    cortex, person, tmp_path, monkeypatch
+):
     other = make_repository(tmp_path / "other", {"b.py": "y = 1\n"})
     assert cortex("profile", "create", "work")[0] == 0
     monkeypatch.setenv("CORTEX_PROFILE", "work")
@@ -306,7 +304,7 @@ def test_stores_of_projects_that_only_a_profile_knows_go_too(cortex, person, tmp
     assert not person.cortex.exists()
 
 
-def test_what_is_written_while_the_person_is_asked_stays(cortex, person, monkeypatch):
+def test_file_written_during_the_question_is_kept(cortex, person, monkeypatch):
     file = person.user / ".cursor" / "mcp.json"
 
     def write() -> None:
@@ -324,7 +322,7 @@ def test_what_is_written_while_the_person_is_asked_stays(cortex, person, monkeyp
     assert json.loads(file.read_text("utf-8")) == {"theirs": 2}
 
 
-def test_a_program_in_a_cache_is_refused(cortex, monkeypatch, tmp_path):
+def test_program_in_a_cache_folder_is_rejected(cortex, monkeypatch, tmp_path):
     scripts = tmp_path / "uv" / "archive-v0" / "x" / "bin"
     scripts.mkdir(parents=True)
     (scripts / ("cortex.exe" if os.name == "nt" else "cortex")).write_text("", encoding="utf-8")
@@ -334,7 +332,7 @@ def test_a_program_in_a_cache_is_refused(cortex, monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("command", ["install", "uninstall"])
-def test_the_help_is_as_it_was(command):
+def test_help_matches_its_golden_file(command):
     seen = CliRunner().invoke(
         app, [command, "--help"], env={"COLUMNS": "100", "TERM": "dumb"}, terminal_width=100
     )
@@ -345,7 +343,7 @@ def test_the_help_is_as_it_was(command):
 def shape(value, place=""):
     """Every key of a JSON value by its place; members of a list count as one."""
     if isinstance(value, list):
-        return {key for one in value for key in shape(one, place + "[]")}
+        return {key for part in value for key in shape(part, place + "[]")}
     if not isinstance(value, dict):
         return set()
     return {f"{place}.{key}" for key in value} | {
@@ -353,7 +351,7 @@ def shape(value, place=""):
     }
 
 
-def test_the_examples_in_the_handbook_have_the_shape_of_real_answers(cortex):
+def test_handbook_examples_have_the_shape_of_real_answers(cortex):
     page = (Path(__file__).parents[3] / "docs" / "commands.md").read_text(encoding="utf-8")
     real = {
         "cortex install": cortex("install", "cursor", "--yes", "--json")[1],
@@ -366,7 +364,7 @@ def test_the_examples_in_the_handbook_have_the_shape_of_real_answers(cortex):
 
 @pytest.mark.skipif(os.name == "nt", reason="pseudo-terminals of POSIX")
 @pytest.mark.parametrize(("answer", "code"), [("y", 0), ("n", 1)])
-def test_on_a_terminal_the_files_are_shown_and_the_person_is_asked(person, answer, code):
+def test_install_on_a_terminal_shows_the_files_and_asks(person, answer, code):
     import pty
 
     master, slave = pty.openpty()
@@ -390,7 +388,7 @@ def test_on_a_terminal_the_files_are_shown_and_the_person_is_asked(person, answe
     assert file.exists() is (answer == "y")
 
 
-def test_the_entry_that_is_written_starts_the_server(cortex, person, tmp_path):
+def test_written_entry_starts_the_server(cortex, person, tmp_path):
     cortex("install", "cursor", "--yes")
     entry = json.loads((person.user / ".cursor" / "mcp.json").read_text("utf-8"))["mcpServers"][
         "cortex"
@@ -417,7 +415,7 @@ def test_the_entry_that_is_written_starts_the_server(cortex, person, tmp_path):
     assert json.loads(done.stdout.splitlines()[0])["result"]["serverInfo"]["name"] == "cortex"
 
 
-def test_cortexd_ends_before_everything_goes(person, tmp_path, until):
+def test_uninstall_all_ends_cortexd_first(person, tmp_path, until):
     environment = person.environment()
     environment.pop("CORTEX_NO_SIDECAR", None)
 
@@ -446,10 +444,10 @@ def test_cortexd_ends_before_everything_goes(person, tmp_path, until):
         done = call("uninstall", "--all", "--yes", "--json")
         assert done.returncode == 0, done.stdout + done.stderr
         body = json.loads(done.stdout)
-        assert {one["kind"] for one in body["removed"]} >= {"other"}
-        # Where nobody reaps it, what has ended stays in the list
+        assert {entry["kind"] for entry in body["removed"]} >= {"other"}
+        # An ended process stays in the list until it is reaped
         until(lambda: not control.is_cortexd(started["pid"]))
-        assert not any(os.path.lexists(one["path"]) for one in body["removed"])
+        assert not any(os.path.lexists(entry["path"]) for entry in body["removed"])
         assert not person.cortex.exists()
         assert {
             name for name in files_in(tmp_path / "shop") if not name.startswith(".git/")
@@ -458,7 +456,7 @@ def test_cortexd_ends_before_everything_goes(person, tmp_path, until):
         control.stop_all(str(person.cortex))
 
 
-def test_a_profile_stands_in_the_entry_and_in_the_hooks_and_stays_there(cortex, person):
+def test_profile_is_written_to_entry_and_hooks_and_kept(cortex, person):
     code, _, err = cortex("install", "claude-code", "--hooks", "--profile", "work", "--yes")
     assert code == 0, err
     entry = json.loads((person.user / ".claude.json").read_text(encoding="utf-8"))["mcpServers"][
@@ -474,7 +472,7 @@ def test_a_profile_stands_in_the_entry_and_in_the_hooks_and_stays_there(cortex, 
     assert not (person.user / ".claude" / "settings.json").exists()
 
 
-def test_a_profile_that_is_no_name_is_refused_before_anything_is_written(cortex, person):
+def test_invalid_profile_name_is_rejected_before_anything_is_written(cortex, person):
     code, _, err = cortex("install", "claude-code", "--profile", "../up", "--yes")
     assert code == 1 and "--profile" in err
     assert not (person.user / ".claude.json").exists()

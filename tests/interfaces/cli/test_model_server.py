@@ -1,4 +1,4 @@
-"""`cortex models serve` before it serves: what it refuses, and what it says."""
+"""`cortex models serve` until it serves: refusals, warnings and its announcement."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def refused(isolated, *arguments: str, **variables: str) -> str:
 
 
 @pytest.mark.parametrize("command", ["models serve"])
-def test_the_help_of_serving_is_as_it_was(command):
+def test_serve_help_matches_its_golden_file(command):
     seen = CliRunner().invoke(
         app,
         [*command.split(), "--help"],
@@ -50,17 +50,17 @@ def test_other_machines_are_served_only_with_a_token(isolated):
     assert "ADDRESS_REFUSED" in error and "CORTEX_HTTP_TOKEN" in error
 
 
-def test_with_local_only_not_even_with_a_token(isolated):
+def test_local_only_forbids_serving_other_machines_even_with_a_token(isolated):
     variables = {"CORTEX_HTTP_TOKEN": "t", "CORTEX_SERVER_LOCAL_ONLY": "true"}
     error = refused(isolated, "--host", "0.0.0.0", **variables)
     assert "ADDRESS_REFUSED" in error and "server.localOnly" in error
 
 
-def test_without_an_embedder_there_is_nothing_to_serve(isolated):
+def test_serve_without_an_embedder_is_an_error(isolated):
     assert "no embedder is configured" in refused(isolated, CODEINDEX_EMBEDDING_PROVIDER="none")
 
 
-def test_a_model_that_is_not_there_is_said_before_anything_is_served(isolated):
+def test_missing_model_is_an_error_before_serving(isolated):
     variables = {
         "CODEINDEX_EMBEDDING_PROVIDER": "ollama",
         "CODEINDEX_OLLAMA_BASE_URL": "http://127.0.0.1:9",
@@ -69,7 +69,7 @@ def test_a_model_that_is_not_there_is_said_before_anything_is_served(isolated):
 
 
 @pytest.mark.skipif(os.name != "posix", reason="a file's mode says who may read it")
-def test_a_key_in_a_file_that_others_can_read_is_told(isolated):
+def test_token_in_a_file_readable_by_others_is_warned_about(isolated):
     isolated.cortex.mkdir(exist_ok=True)
     (isolated.cortex / "config.yml").write_text(
         "providers: {openai: {apiKey: sk-hush}}\n", encoding="utf-8"
@@ -86,14 +86,14 @@ def test_a_key_in_a_file_that_others_can_read_is_told(isolated):
     assert "sk-hush" not in shown.stdout + shown.stderr
 
 
-def test_a_port_that_is_taken_is_told_without_advice_for_other_troubles(isolated):
+def test_taken_port_is_an_error_without_unrelated_advice(isolated):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         error = refused(isolated, "--port", str(taken.getsockname()[1]))
     assert "Choose another address or port" in error
     assert "token" not in error.lower() and "loopback" not in error
 
 
-def test_it_says_whose_vectors_it_serves_and_where(isolated):
+def test_serve_announces_its_model_and_address(isolated):
     with forking.Popen(
         SERVE, env=isolated.environment(), stderr=subprocess.PIPE, text=True
     ) as serving:

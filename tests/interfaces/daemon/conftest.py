@@ -1,6 +1,4 @@
-"""A meeting place of its own for each test, the windows that agents have open, and a cortexd that
-ends with the test.
-"""
+"""Homes with a cortexd that ends with the test or the module."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ import psutil
 import pytest
 
 from cortex.interfaces.daemon import shim
-from interfaces.daemon.place import Place
+from interfaces.daemon.sandbox import Sandbox
 from protocol.code_server import make_repository
 
 
@@ -29,27 +27,27 @@ def run_folder() -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def make_place(folder: Path, run: Path) -> Iterator[Place]:
+def make_sandbox(folder: Path, run: Path) -> Iterator[Sandbox]:
     root = folder / "work"
     root.mkdir()
     (root / "lamp.py").write_text("def switch_lamp():\n    return 1\n", encoding="utf-8")
     (root / "pyproject.toml").write_text("[project]\n", encoding="utf-8")
-    place = Place(home=folder / "home", run=run, root=root)
-    yield place
-    place.end()
+    sandbox = Sandbox(home=folder / "home", run=run, root=root)
+    yield sandbox
+    sandbox.end()
 
 
 @pytest.fixture
-def place(tmp_path: Path, run_folder: Path) -> Iterator[Place]:
+def sandbox(tmp_path: Path, run_folder: Path) -> Iterator[Sandbox]:
     """A home and a workspace that no other test has seen."""
-    with make_place(tmp_path, run_folder) as made:
+    with make_sandbox(tmp_path, run_folder) as made:
         yield made
 
 
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory, run_folder: Path) -> Iterator[Place]:
-    """The same for a whole module whose tests leave cortexd as they found it."""
-    with make_place(tmp_path_factory.mktemp("shared"), run_folder) as made:
+def shared(tmp_path_factory: pytest.TempPathFactory, run_folder: Path) -> Iterator[Sandbox]:
+    """A sandbox for a whole module whose tests leave its cortexd unchanged."""
+    with make_sandbox(tmp_path_factory.mktemp("shared"), run_folder) as made:
         yield made
 
 
@@ -60,9 +58,7 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def gone(until: Callable[..., float]) -> Callable[..., float]:
-    """`gone(pid)`: wait for the end of a process; for less than a front end waits for a silent
-    cortexd.
-    """
+    """`gone(pid)`: wait for the end of a process, for less than a shim waits for a silent cortexd."""
 
     def wait(pid: int) -> float:
         return until(lambda: _is_gone(pid), shim.QUIET_SECONDS - 1)

@@ -1,5 +1,6 @@
-"""Agents that write to what a team keeps, each over a window of its own; what isn't acknowledged is
-tried again under the same key.
+"""Agents that write team records, each over a window of its own.
+
+A write without an acknowledgement is retried under the same key.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import signal
 import threading
 from dataclasses import dataclass, field
 
-from interfaces.daemon.place import CORTEX, Place
+from interfaces.daemon.sandbox import CORTEX, Sandbox
 from protocol.client import Client
 
 ANSWER_SECONDS = 60.0
@@ -21,7 +22,7 @@ ANSWER_SECONDS = 60.0
 class Contributor:
     """One agent: opens a window, writes, is killed, opens another one and writes on."""
 
-    place: Place
+    sandbox: Sandbox
     number: int
     thread: str  # the id of one
     task: str
@@ -35,20 +36,20 @@ class Contributor:
         self._turn = threading.Lock()
 
     def work(self, writes: int, ended: threading.Event) -> None:
-        """Write so many, and on until it is ended."""
+        """Write at least this many, and go on until `ended` is set."""
         step = 0
         while step < writes or not ended.is_set():
             key = f"agent{self.number}-{step}"
-            while (told := self._try(key, step)) is None:
+            while (written := self._try(key, step)) is None:
                 pass
-            assert self.acknowledged.setdefault(key, told) == told
-            if self._chance.random() < 0.1:  # as who didn't hear the answer
-                assert self._try(key, step) in (told, None)
+            assert self.acknowledged.setdefault(key, written) == written
+            if self._chance.random() < 0.1:  # as after a lost answer
+                assert self._try(key, step) in (written, None)
             step += 1
         self.close()
 
     def _try(self, key: str, step: int) -> str | None:
-        """One call; gives the id that it told, None where no answer came."""
+        """One call; gives the id in its answer, None without an answer."""
         name, arguments = self._call(step)
         try:
             window = self._open()
@@ -62,7 +63,7 @@ class Contributor:
             with self._turn:
                 window, self._window = self._window, None
             assert window is not None and window.process.wait(ANSWER_SECONDS) == -signal.SIGKILL, (
-                "nobody killed it"
+                "it ended without being killed"
             )
             window.__exit__()
             return None
@@ -70,14 +71,14 @@ class Contributor:
         if answer["result"].get("isError"):
             assert body["error"]["code"] == "SERVER_LOST", body
             return None
-        told = body["data"]
-        self.replays += bool(told.get("replayed"))
-        if told.get("updated"):
-            return f"{told['task_id']} {arguments['notes']}"
-        return told["ids"][0] if "ids" in told else told.get("comment_id") or told["draft_id"]
+        data = body["data"]
+        self.replays += bool(data.get("replayed"))
+        if data.get("updated"):
+            return f"{data['task_id']} {arguments['notes']}"
+        return data["ids"][0] if "ids" in data else data.get("comment_id") or data["draft_id"]
 
     def mark(self, step: int) -> str:
-        """What nothing else says."""
+        """A text that nothing else contains."""
         return f"Mark {self.number} {step}."
 
     def _call(self, step: int) -> tuple[str, dict[str, object]]:
@@ -103,7 +104,7 @@ class Contributor:
             if self._window is None:
                 self.starts += 1
                 self._window = Client(
-                    [*CORTEX, "mcp", "team"], env=self.place.environment(), cwd=self.place.root
+                    [*CORTEX, "mcp", "team"], env=self.sandbox.environment(), cwd=self.sandbox.root
                 )
                 window = self._window
             else:
@@ -112,7 +113,7 @@ class Contributor:
         return window
 
     def kill(self) -> None:
-        """Kill its window, whatever it is at."""
+        """Kill its window, even during a call."""
         with self._turn:
             if self._window is not None:
                 self._window.process.kill()

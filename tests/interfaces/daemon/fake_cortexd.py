@@ -1,6 +1,4 @@
-"""A cortexd that does what a test says: takes the front end's hello, hears its lines, answers,
-dies.
-"""
+"""A scripted cortexd: takes the hello of a shim, reads its lines, answers and dies on cue."""
 
 from __future__ import annotations
 
@@ -13,7 +11,7 @@ WAIT_SECONDS = 30.0
 
 
 class Connection:
-    """One front end, welcomed."""
+    """A welcomed connection of a shim."""
 
     def __init__(self, raw: socket.socket, **welcome: object) -> None:
         self._raw = raw
@@ -28,7 +26,7 @@ class Connection:
         return json.loads(line) if line else {}
 
     def hears_nothing_more(self) -> bool:
-        """Whether nothing comes for a moment."""
+        """Check that nothing arrives for a moment."""
         self._raw.settimeout(0.15)
         try:
             return self._raw.recv(1, socket.MSG_PEEK) == b""
@@ -54,7 +52,7 @@ class Connection:
 
 
 class FakeCortexd:
-    """Listens where front ends look for cortexd."""
+    """Listener at the socket of cortexd."""
 
     def __init__(self, path: str, again: tuple[str, ...] = ("search_code",)) -> None:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
@@ -67,13 +65,13 @@ class FakeCortexd:
         self._taken: list[Connection] = []
 
     def accept(self, **welcome: object) -> Connection:
-        """Welcome the next front end, with more in the welcome where that is given."""
+        """Welcome the next shim, with these fields added to the welcome."""
         raw = self._listener.accept()[0]
         self._taken.append(Connection(raw, **{"again": list(self._again), **welcome}))
         return self._taken[-1]
 
     def refuse(self, welcome: dict | None) -> dict:
-        """Hear a hello, which is given, say one thing or nothing and hang up."""
+        """Return the hello of the next shim; answer it with `welcome` or nothing, and hang up."""
         raw = self._listener.accept()[0]
         with raw, raw.makefile("rb") as lines:
             hello = json.loads(lines.readline())
@@ -82,12 +80,12 @@ class FakeCortexd:
         return hello
 
     def next_says(self) -> bytes:
-        """What the next one says who comes, until it hangs up or has said a line."""
+        """Return the first line of the next connection, empty if it hangs up."""
         raw = self._listener.accept()[0]
         with raw, raw.makefile("rb") as lines:
             return lines.readline()
 
-    def nobody_comes(self) -> bool:
+    def no_connection_comes(self) -> bool:
         self._listener.settimeout(0.2)
         try:
             self._listener.accept()[0].close()

@@ -1,4 +1,4 @@
-"""A real Daemon at a socket whose moments do what the test says: `hooked_daemon.py SOCKET TOKEN`."""
+"""A real Daemon with a scripted handler of session events: `hooked_daemon.py SOCKET TOKEN`."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def open_nothing(hello: Hello) -> ClientSession:
     raise ClientRefused("nothing is served here", 1)
 
 
-def hooked(moment: SessionEvent) -> str:
-    if moment.event == "raise":
-        raise ValueError(moment.variables["ACK_KEY"])
-    if moment.event == "wait":
+def handle_session_event(session_event: SessionEvent) -> str:
+    if session_event.event == "raise":
+        raise ValueError(session_event.variables["ACK_KEY"])
+    if session_event.event == "wait":
         threading.Event().wait(60)  # longer than any caller waits
-    return f"{moment.event} in {moment.cwd}"
+    return f"{session_event.event} in {session_event.cwd}"
 
 
 async def serve(path: str, token: str) -> None:
@@ -39,7 +39,7 @@ async def serve(path: str, token: str) -> None:
     await Daemon(
         listener,
         open_nothing,
-        hooked,
+        handle_session_event,
         SharedResources(engine_pool(keep=False), ChunkIndexPool()),
         idle=0,
         memory=0,

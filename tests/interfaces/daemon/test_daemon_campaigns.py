@@ -20,8 +20,8 @@ import pytest
 from cortex.base.settings import load
 from cortex.base.types import Mode, Query
 from cortex.engine.engine import Engine
-from interfaces.daemon.place import Place, Window
-from interfaces.daemon.raw import Raw
+from interfaces.daemon.raw_connection import RawConnection
+from interfaces.daemon.sandbox import Sandbox, Window
 from protocol.code_server import check_envelope, text_of
 from protocol.fuzz_lines import hostile_lines
 
@@ -38,16 +38,14 @@ WINDOWS, READS, FILES, CHANGED = 2, 8, 120, 12
 
 
 class Agent:
-    """A window whose owner writes a file, has it indexed, and asks for what others have written,
-    all at once.
-    """
+    """A window that writes and indexes a file and reads those of others, all at once."""
 
-    def __init__(self, place: Place, name: str, known: list[str]) -> None:
-        self.window = place.window()
+    def __init__(self, sandbox: Sandbox, name: str, known: list[str]) -> None:
+        self.window = sandbox.window()
         self.name = name
         self.word = f"lantern_{name}"
         self.path = f"said/{self.word}.py"
-        target = place.root / self.path
+        target = sandbox.root / self.path
         target.parent.mkdir(exist_ok=True)
         target.write_text(f"def {self.word}():\n    return '{name}'\n", encoding="utf-8")
         chosen = random.Random(name).choices(known, k=READS) if known else []
@@ -69,7 +67,7 @@ class Agent:
             self.window.ask("tools/call", {"name": name, "arguments": arguments}, id=id)
 
     def check(self, *, lossless: bool) -> str | None:
-        """Every answer came, once, and is right; gives the word that was acknowledged."""
+        """Check that each answer came once and is right; gives the acknowledged word."""
         answers = self.window.answers(["hello", "w", *self.reads], 60)
         assert "serverInfo" in answers["hello"]["result"]
         for id, word in self.reads.items():
@@ -96,30 +94,30 @@ def change_some(root: Path, dice: random.Random) -> None:
 
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=["killed", "told to go"])
-def test_whenever_cortexd_ends_everyone_gets_an_answer_and_nothing_acknowledged_is_lost(
-    place, campaign, number, record_property
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=["killed", "terminated"])
+def test_every_call_is_answered_and_no_acknowledged_write_is_lost_when_cortexd_ends(
+    sandbox, campaign, number, record_property
 ):
     dice = random.Random(int(number))
-    change_some(place.root, dice)
-    known = ask_all([Agent(place, "first", [])], lossless=True)
+    change_some(sandbox.root, dice)
+    known = ask_all([Agent(sandbox, "first", [])], lossless=True)
     turns, ended = campaign(2 if number == signal.SIGKILL else 1, 200), 0
     for turn in range(turns):
-        change_some(place.root, dice)
-        running = place.cortexds()[:1]
+        change_some(sandbox.root, dice)
+        running = sandbox.cortexds()[:1]
         killer = threading.Timer(dice.random() * 0.6, send, (running, number))
         killer.start()
-        agents = [Agent(place, f"t{turn}n{one}", known) for one in range(WINDOWS)]
+        agents = [Agent(sandbox, f"t{turn}n{index}", known) for index in range(WINDOWS)]
         known += ask_all(agents, lossless=number == signal.SIGTERM)
         killer.join()
-        ended += running != place.cortexds()[:1]
+        ended += running != sandbox.cortexds()[:1]
     record_property("ended", f"{ended} of {turns}; lost: {1 + turns * WINDOWS - len(known)}")
-    with place.window() as last:
+    with sandbox.window() as last:
         for word in known[-5:]:
             assert last.found(word)[0] == f"said/{word}.py"
-        assert place.cortexds() == [place.pid()]
-    place.end()
-    compare_with_fresh(place, known)
+        assert sandbox.cortexds() == [sandbox.pid()]
+    sandbox.end()
+    compare_with_fresh(sandbox, known)
 
 
 def send(pids: list[int], number: int) -> None:
@@ -129,21 +127,23 @@ def send(pids: list[int], number: int) -> None:
 
 
 def ask_all(agents: list[Agent], *, lossless: bool) -> list[str]:
-    """Let them ask at once; gives what was acknowledged."""
+    """Run all agents at once; gives the acknowledged words."""
     with ExitStack() as opened, ThreadPoolExecutor(len(agents)) as threads:
         for agent in agents:
             opened.enter_context(agent.window)
         list(threads.map(Agent.ask, agents))
         return [
-            word for word in threads.map(lambda one: one.check(lossless=lossless), agents) if word
+            word
+            for word in threads.map(lambda agent: agent.check(lossless=lossless), agents)
+            if word
         ]
 
 
-def compare_with_fresh(place: Place, known: list[str]) -> None:
-    environment = {"CORTEX_HOME": str(place.home)}
-    copy = place.root.parent / "copy"
-    shutil.copytree(place.root, copy, ignore=shutil.ignore_patterns(".cortex"))
-    with Engine(place.root, load(place.root, environment=environment)) as engine:
+def compare_with_fresh(sandbox: Sandbox, known: list[str]) -> None:
+    environment = {"CORTEX_HOME": str(sandbox.home)}
+    copy = sandbox.root.parent / "copy"
+    shutil.copytree(sandbox.root, copy, ignore=shutil.ignore_patterns(".cortex"))
+    with Engine(sandbox.root, load(sandbox.root, environment=environment)) as engine:
         docs = {doc.path for doc in engine.store.content.docs(engine.source.id)}
         assert {f"said/{word}.py" for word in known} <= docs
         assert engine.store.check() == []
@@ -167,17 +167,17 @@ def contents(engine: Engine) -> tuple[set[tuple[str, int]], int, int]:
 
 @pytest.mark.soak
 @pytest.mark.timeout(1200)
-def test_many_clients_at_once_get_what_each_has_asked_for(place, campaign):
+def test_concurrent_clients_each_get_their_own_answers(sandbox, campaign):
     clients, calls = campaign(8, 64), campaign(20, 200)
     for number in range(clients):
-        (place.root / f"only{number}.py").write_text(
+        (sandbox.root / f"only{number}.py").write_text(
             f"def needle_of_{number}():\n    return 1\n", encoding="utf-8"
         )
-    with place.window() as window:
+    with sandbox.window() as window:
         window.wait_until_ready()
 
     def work(number: int) -> None:
-        with place.window() as window:
+        with sandbox.window() as window:
             window.initialize()
             for call in range(calls):
                 arguments = {
@@ -199,7 +199,7 @@ def test_many_clients_at_once_get_what_each_has_asked_for(place, campaign):
 
     with ThreadPoolExecutor(clients) as threads:
         list(threads.map(work, range(clients)))
-    assert place.cortexds() == [place.pid()]
+    assert sandbox.cortexds() == [sandbox.pid()]
 
 
 def feed(window: Window, lines: Iterator[bytes]) -> threading.Thread:
@@ -215,36 +215,36 @@ def feed(window: Window, lines: Iterator[bytes]) -> threading.Thread:
 
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
-def test_hostile_lines_through_a_window_hurt_nobody(place, campaign):
-    with place.window() as bystander, place.window() as window:
+def test_hostile_lines_through_a_window_leave_other_windows_served(sandbox, campaign):
+    with sandbox.window() as bystander, sandbox.window() as window:
         bystander.wait_until_ready()
-        pid = place.pid()
+        pid = sandbox.pid()
         window.initialize("2025-03-26")
         writer = feed(window, hostile_lines(4_711, campaign(800, 100_000), TOOLS, large=1))
         assert "result" in window.answer("the end", seconds=3000)
         writer.join(5)
         assert bystander.found("switch_lamp") == window.found("switch_lamp") == ["lamp.py"]
         assert (window.close(), window.garbage, window.stderr) == (0, [], "")
-        assert place.pid() == pid
+        assert sandbox.pid() == pid
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
-def test_hostile_lines_and_hellos_at_its_socket_hurt_nobody(place, campaign):
-    with place.window() as bystander:
+def test_hostile_lines_and_hellos_at_the_socket_leave_windows_served(sandbox, campaign):
+    with sandbox.window() as bystander:
         bystander.wait_until_ready()
-        pid = place.pid()
+        pid = sandbox.pid()
         for hello in hostile_hellos(815, campaign(150, 20_000)):
-            with Raw(place.meeting) as raw:
+            with RawConnection(sandbox.meeting) as raw:
                 raw.send(hello)
-        with Raw(place.meeting) as raw:
-            raw.introduce(["--workspace", str(place.root)])
+        with RawConnection(sandbox.meeting) as raw:
+            raw.introduce(["--workspace", str(sandbox.root)])
             raw.send(b'{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-03-26",'
                      b'"capabilities":{},"clientInfo":{"name":"x","version":"1"}}}\n')  # fmt: skip
             lines = hostile_lines(42, campaign(800, 100_000), TOOLS, large=1)
             raw.converse(lines, b'{"jsonrpc":"2.0","id":"the end","method":"ping"}\n', 3000)
         assert bystander.found("switch_lamp") == ["lamp.py"]
-        assert place.pid() == pid
+        assert sandbox.pid() == pid
         assert bystander.close() == 0
 
 
@@ -286,7 +286,7 @@ def hostile_hellos(seed: int, count: int) -> Iterator[bytes]:
             name = dice.choice([*good, "control", "token"])
             # Newer
             value = dice.choice(
-                [one for one in odd if one != 10**30 or name not in ("version", "protocol")]
+                [value for value in odd if value != 10**30 or name not in ("version", "protocol")]
             )
             yield json.dumps(good | {name: value}).encode() + b"\n"
         elif kind == 3:
@@ -304,27 +304,27 @@ def hostile_hellos(seed: int, count: int) -> Iterator[bytes]:
 
 
 @pytest.fixture
-def small_home(place: Place) -> Iterator[Place]:
+def small_home(sandbox: Sandbox) -> Iterator[Sandbox]:
     """The home on a file system of three megabytes."""
-    place.home.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(place.home)]
+    sandbox.home.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(sandbox.home)]
     try:
         done = subprocess.run(command, capture_output=True, timeout=20, check=False)
     except OSError:
         pytest.skip("there is no mount command here")
     if done.returncode:
         pytest.skip("mounting needs rights that this user hasn't")
-    yield place
-    place.end()
-    subprocess.run(["umount", "-l", str(place.home)], check=True, timeout=20)
+    yield sandbox
+    sandbox.end()
+    subprocess.run(["umount", "-l", str(sandbox.home)], check=True, timeout=20)
 
 
-def test_a_full_disk_is_the_trouble_of_those_who_write_to_it(small_home, tmp_path):
+def test_full_disk_fails_only_the_project_stored_on_it(small_home, tmp_path):
     # Without a mark of a project: its store is in the home
-    place, plain = small_home, tmp_path / "plain"
+    sandbox, plain = small_home, tmp_path / "plain"
     plain.mkdir()
     (plain / "a.py").write_text("def before():\n    return 1\n", encoding="utf-8")
-    with place.window(plain) as window, place.window() as other:
+    with sandbox.window(plain) as window, sandbox.window() as other:
         window.wait_until_ready()
         assert window.found("before") == ["a.py"]
         for number in range(30):
@@ -334,10 +334,12 @@ def test_a_full_disk_is_the_trouble_of_those_who_write_to_it(small_home, tmp_pat
         assert (failed["code"], failed["retryable"]) == ("DISK_FULL", True)
         assert window.found("before") == ["a.py"]
         assert other.found("switch_lamp") == ["lamp.py"]
-        with place.window() as third:
+        with sandbox.window() as third:
             assert third.found("switch_lamp") == ["lamp.py"]
-        subprocess.run(["mount", "-o", "remount,size=80m", str(place.home)], check=True, timeout=20)
+        subprocess.run(
+            ["mount", "-o", "remount,size=80m", str(sandbox.home)], check=True, timeout=20
+        )
         assert window.tool("reindex_workspace")
-        assert place.cortexds() == [place.pid()]
+        assert sandbox.cortexds() == [sandbox.pid()]
         with suppress(OSError):
             assert window.close() == other.close() == 0

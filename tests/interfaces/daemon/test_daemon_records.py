@@ -1,6 +1,4 @@
-"""Several agents write to what a team keeps through one cortexd: each write is there exactly once,
-whoever is killed meanwhile.
-"""
+"""Agents that write team records through one cortexd while windows and cortexd are killed."""
 
 from __future__ import annotations
 
@@ -29,30 +27,30 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals and Uni
 
 @pytest.mark.soak
 @pytest.mark.timeout(600)
-def test_what_agents_write_through_one_cortexd_is_there_once_whoever_is_killed(
-    place, campaign, until, killed, record_property
+def test_each_record_is_kept_once_when_windows_and_cortexd_are_killed(
+    sandbox, campaign, until, killed, record_property
 ):
-    settings = settings_of(place.home)
-    place.variables |= {"CORTEX_TEAM_AGENT_TIER": "2", "CORTEX_TEAM_PUBLISH_COMMENTS": "true"}
+    settings = settings_of(sandbox.home)
+    sandbox.variables |= {"CORTEX_TEAM_AGENT_TIER": "2", "CORTEX_TEAM_PUBLISH_COMMENTS": "true"}
     with open_library(settings) as library:
         thread = create(library, Thread("What was marked?"), actor=person()).id
         task = create(library, Task("Mark all"), actor=person()).id
-    agents = [Contributor(place, number, thread, task) for number in range(AGENTS)]
+    agents = [Contributor(sandbox, number, thread, task) for number in range(AGENTS)]
     ended, chance = threading.Event(), random.Random(88)
     with ThreadPoolExecutor(AGENTS) as threads:
         working = [threads.submit(agent.work, campaign(4, 40), ended) for agent in agents]
         try:
             until(lambda: sum(len(agent.acknowledged) for agent in agents) >= AGENTS, 60)
-            kills = trouble(place, agents, chance, campaign(4, 120), killed)
+            kills = trouble(sandbox, agents, chance, campaign(4, 120), killed)
         finally:
             ended.set()
-        for one in working:
-            one.result(120)
-    assert place.cortexds() == [place.pid()]
-    workers = psutil.Process(place.pid()).children(recursive=True)
-    place.end()
+        for future in working:
+            future.result(120)
+    assert sandbox.cortexds() == [sandbox.pid()]
+    workers = psutil.Process(sandbox.pid()).children(recursive=True)
+    sandbox.end()
     assert psutil.wait_procs(workers, 10)[1] == []
-    records = check_records(place.home, settings)
+    records = check_records(sandbox.home, settings)
     with Library(settings) as library:  # with vectors, as cortexd had them
         versions = library.store.records.versions(task).values()
         assert library.holds() and library.follow() and library.store.check() == []
@@ -64,11 +62,11 @@ def test_what_agents_write_through_one_cortexd_is_there_once_whoever_is_killed(
     )
 
 
-def trouble(place, agents, chance, times, killed) -> int:
+def trouble(sandbox, agents, chance, times, killed) -> int:
     """Kill windows, and cortexd once in a while; gives how many were killed."""
     for turn in range(times):
         if turn % 20 == 3:
-            killed(place.pid())
+            killed(sandbox.pid())
         else:
             chance.choice(agents).kill()
         threading.Event().wait(chance.random() * 0.5)
@@ -76,17 +74,19 @@ def trouble(place, agents, chance, times, killed) -> int:
 
 
 def check(agents: list[Contributor], records: Sequence[Record[Any]]) -> None:
-    """Every write that was acknowledged is there, with its mark and once; nothing else is."""
-    told = Counter(one for agent in agents for one in agent.acknowledged.values())
-    assert set(told.values()) == {1}
+    """Check that the records are exactly the acknowledged writes, each once and with its mark."""
+    acknowledged = Counter(
+        record_id for agent in agents for record_id in agent.acknowledged.values()
+    )
+    assert set(acknowledged.values()) == {1}
     found = Counter()
     for record in records:
         match record.body:
             case Observation() | Draft() | Comment():
-                assert record.id in told
+                assert record.id in acknowledged
                 found[record.body.title] += 1
             case Task() if record.body.notes:
-                assert f"{record.id} {record.body.notes}" in told
+                assert f"{record.id} {record.body.notes}" in acknowledged
                 found[record.body.notes] += 1
     assert found == Counter(
         agent.mark(int(key.partition("-")[2])) for agent in agents for key in agent.acknowledged

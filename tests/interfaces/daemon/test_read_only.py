@@ -1,6 +1,4 @@
-"""A home on a file system that is mounted read-only, which stops root too: what works goes on, and
-what doesn't is told.
-"""
+"""A home on a file system mounted read-only, which root cannot write to either."""
 
 from __future__ import annotations
 
@@ -15,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from cortex.interfaces.cli import run as run_command
-from interfaces.daemon.place import CALL, CORTEX
+from interfaces.daemon.sandbox import CALL, CORTEX
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux", reason="mounts in a namespace of their own"
@@ -48,7 +46,7 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def _namespace() -> list[str]:
-    """The command that runs another with mounts of its own; empty where nobody may do that."""
+    """Command prefix for mounts of its own; empty where the system forbids them."""
     program = shutil.which("unshare")
     for options in (["-m"], ["-r", "-m"]) if program else ():
         command = [str(program), *options, "--propagation", "private"]
@@ -67,15 +65,15 @@ def namespace() -> list[str]:
 
 
 @pytest.fixture(params=["there", "missing"])
-def cortex(place, namespace, tmp_path, request) -> Run:
+def cortex(sandbox, namespace, tmp_path, request) -> Run:
     """`cortex(*arguments, frozen=[...])`: the command where the home, or what is around it, is
     read-only, and other folders too; `start` is what stands before its arguments.
     """
     around = tmp_path / "frozen"
-    place.home = around / "home"
-    place.home.mkdir(parents=True)
+    sandbox.home = around / "home"
+    sandbox.home.mkdir(parents=True)
     if request.param == "missing":
-        place.home.rmdir()
+        sandbox.home.rmdir()
 
     def run(
         *arguments: str, frozen: tuple[Path, ...] = (), start: tuple[str, ...] = CORTEX
@@ -96,8 +94,8 @@ def cortex(place, namespace, tmp_path, request) -> Run:
             command,
             input=LINES,
             capture_output=True,
-            env=place.environment(),
-            cwd=place.root,
+            env=sandbox.environment(),
+            cwd=sandbox.root,
             timeout=60,
         )
         assert done.returncode != 99, done.stderr
@@ -116,22 +114,22 @@ def several(cortex: Run, *commands: list[str]) -> list[tuple[int, str, str]]:
 
 
 def answers(done: subprocess.CompletedProcess[str]) -> dict[int, dict]:
-    return {one["id"]: one["result"] for one in map(json.loads, done.stdout.splitlines())}
+    return {answer["id"]: answer["result"] for answer in map(json.loads, done.stdout.splitlines())}
 
 
 @pytest.mark.parametrize("more", [[], ["--no-sidecar"]])
-def test_a_project_is_served_and_the_window_is_told(cortex, place, more):
-    done = cortex("mcp", "--workspace", str(place.root), *more)
+def test_project_is_served_with_a_warning_from_a_read_only_home(cortex, sandbox, more):
+    done = cortex("mcp", "--workspace", str(sandbox.root), *more)
     assert done.returncode == 0
     assert "switch_lamp" in json.dumps(answers(done)[2])
     (line,) = done.stderr.splitlines()
-    assert line.startswith(f"warning: {place.home} can't be written: nothing is logged")
-    assert bool(place.cortexds()) is not bool(more)  # it meets its windows elsewhere
-    assert not list(place.home.parent.rglob("*"))[1:]
+    assert line.startswith(f"warning: {sandbox.home} can't be written: nothing is logged")
+    assert bool(sandbox.cortexds()) is not bool(more)  # it meets its windows elsewhere
+    assert not list(sandbox.home.parent.rglob("*"))[1:]
 
 
-def test_commands_work_or_say_what_to_do(cortex, place):
-    cortex("mcp", "--workspace", str(place.root))
+def test_commands_work_or_name_a_next_step_on_a_read_only_home(cortex, sandbox):
+    cortex("mcp", "--workspace", str(sandbox.root))
     status, search, *refused, stop = several(
         cortex,
         ["status", "--json"],
@@ -148,7 +146,7 @@ def test_commands_work_or_say_what_to_do(cortex, place):
     assert stop[0] == 0
 
 
-def test_the_doctor_names_the_cause_and_does_not_pretend_to_fix_it(cortex, place):
+def test_doctor_names_a_read_only_home_and_fixes_nothing(cortex, sandbox):
     for code, out, _ in several(cortex, ["doctor", "--json"], ["doctor", "--json", "--fix"]):
         assert code == 1
         found = [
@@ -156,23 +154,23 @@ def test_the_doctor_names_the_cause_and_does_not_pretend_to_fix_it(cortex, place
             for finding in json.loads(out)["findings"]
             if finding["check"] == "permissions" and finding["level"] == "error"
         ]
-        assert [str(place.home) in finding["text"] for finding in found] == [True]
+        assert [str(sandbox.home) in finding["text"] for finding in found] == [True]
         assert "mounted read-only" in found[0]["text"] and "CORTEX_HOME" in found[0]["fix"]
         assert (found[0]["fixable"], found[0]["done"]) == (False, "")
 
 
 @pytest.mark.parametrize("more", [[], ["--no-sidecar"]])
-def test_where_nothing_can_be_written_at_all_a_call_says_so(cortex, place, more):
-    done = cortex("mcp", "--workspace", str(place.root), *more, frozen=(place.root,))
+def test_call_fails_with_a_reason_when_no_folder_is_writable(cortex, sandbox, more):
+    done = cortex("mcp", "--workspace", str(sandbox.root), *more, frozen=(sandbox.root,))
     assert done.returncode == 0
     assert len(answers(done)[1]["tools"]) == 19
     error = json.loads(answers(done)[2]["content"][0]["text"])["error"]
     assert error["code"] == "PERMISSION_DENIED" and "Read-only file system" in error["message"]
-    assert any("CORTEX_HOME" in one for one in error["suggestions"])
+    assert any("CORTEX_HOME" in suggestion for suggestion in error["suggestions"])
     if not more:  # it is all the same to the doctor
-        doctor = cortex("doctor", "--fix", frozen=(place.root,))
+        doctor = cortex("doctor", "--fix", frozen=(sandbox.root,))
         assert doctor.returncode == 1 and "mounted read-only" in doctor.stdout
-    assert not os.path.exists(place.root / ".cortex")
+    assert not os.path.exists(sandbox.root / ".cortex")
 
 
 ASKED = b"".join(
@@ -198,11 +196,11 @@ ASKED = b"".join(
 
 
 @pytest.fixture
-def filled(place, namespace, tmp_path, monkeypatch) -> Run:
+def filled(sandbox, namespace, tmp_path, monkeypatch) -> Run:
     """The same for a home and a project that are full: everything was written and indexed while
     that was possible.
     """
-    place.home = tmp_path / "home"
+    sandbox.home = tmp_path / "home"
     papers = tmp_path / "papers"
     papers.mkdir()
     (papers / "walrus.md").write_text("# The walrus and the carpenter\n", encoding="utf-8")
@@ -213,21 +211,21 @@ def filled(place, namespace, tmp_path, monkeypatch) -> Run:
         ["team", "subcortex", "create", "ops", "--name", "Operations"],
     ]
     with monkeypatch.context() as patch:
-        patch.setenv("CORTEX_HOME", str(place.home))
-        patch.chdir(place.root)
+        patch.setenv("CORTEX_HOME", str(sandbox.home))
+        patch.chdir(sandbox.root)
         assert [run_command(words) for words in commands] == [0, 0, 0, 0]
 
     def run(
         *arguments: str, start: tuple[str, ...] = CORTEX, **_: object
     ) -> subprocess.CompletedProcess[str]:
-        frozen = (str(place.home), str(place.root))
+        frozen = (str(sandbox.home), str(sandbox.root))
         command = [*namespace, "sh", "-c", MOUNT, "sh", *frozen, "--", *start, *arguments]
         done = subprocess.run(
             command,
             input=ASKED,
             capture_output=True,
-            env=place.environment(),
-            cwd=place.root,
+            env=sandbox.environment(),
+            cwd=sandbox.root,
             timeout=60,
         )
         assert done.returncode != 99 and b"Traceback" not in done.stderr, done.stderr
@@ -249,7 +247,7 @@ os._exit(0)
 """
 
 
-def test_what_was_written_can_be_read_and_searched_by_commands(filled, place):
+def test_commands_read_and_search_a_filled_read_only_home(filled, sandbox):
     commands = {
         "Apples": ["memory", "list"],
         "Apples grow": ["memory", "search", "apples"],
@@ -267,20 +265,22 @@ def test_what_was_written_can_be_read_and_searched_by_commands(filled, place):
         assert code == 1 and "STORE_UNWRITABLE" in err and "can be read only" in err
     # What a killed process left in the log is read, too, though SQLite's own index of the log is
     # gone.
-    subprocess.run([sys.executable, "-c", LEFT], env=place.environment(), check=True, timeout=60)
-    (place.home / "cortex.db-shm").unlink()
-    assert (place.home / "cortex.db-wal").stat().st_size
+    subprocess.run([sys.executable, "-c", LEFT], env=sandbox.environment(), check=True, timeout=60)
+    (sandbox.home / "cortex.db-shm").unlink()
+    assert (sandbox.home / "cortex.db-wal").stat().st_size
     ((code, out, _),) = several(filled, ["memory", "list"])
     assert code == 0 and "Pears are green" in out and "Apples" in out
 
 
-def test_what_was_written_can_be_read_and_searched_by_agents(filled, place):
+def test_agents_read_and_search_a_filled_read_only_home(filled, sandbox):
     for more in ([], ["--no-sidecar"]):
-        done = filled("mcp", "code", "memory", "kb", "team", "--workspace", str(place.root), *more)
-        told = answers(done)
+        done = filled(
+            "mcp", "code", "memory", "kb", "team", "--workspace", str(sandbox.root), *more
+        )
+        results = answers(done)
         for number, wanted in enumerate(
             ("switch_lamp", "Apples grow on trees", "walrus", "Operations"), 1
         ):
-            assert wanted in json.dumps(told[number]) and not told[number].get("isError"), told[
-                number
-            ]
+            assert wanted in json.dumps(results[number]) and not results[number].get("isError"), (
+                results[number]
+            )

@@ -1,6 +1,4 @@
-"""The front end's promise, against a cortexd that dies on cue: one answer per id, always, and
-nothing done twice unasked.
-"""
+"""The promise of the shim against a cortexd that dies on cue: one answer per id, no write twice."""
 
 from __future__ import annotations
 
@@ -10,9 +8,11 @@ import sys
 import psutil
 import pytest
 
+from cortex.base.errors import CODES
+from cortex.interfaces.daemon import shim
 from cortex.interfaces.daemon.shim import BYE, LEAVING, LOG_LINE
 from interfaces.daemon.fake_cortexd import FakeCortexd
-from interfaces.daemon.place import CALL
+from interfaces.daemon.sandbox import CALL
 from protocol.code_server import check_envelope, text_of
 
 pytestmark = pytest.mark.skipif(
@@ -24,15 +24,15 @@ KEYED = {"name": "reindex_workspace", "arguments": {"idempotency_key": "k1"}}
 
 
 @pytest.fixture
-def fake(place):
-    cortexd = FakeCortexd(place.meeting.socket)
+def fake(sandbox):
+    cortexd = FakeCortexd(sandbox.meeting.socket)
     yield cortexd
     cortexd.close()
 
 
 @pytest.fixture
-def window(place, fake):
-    with place.window() as opened:
+def window(sandbox, fake):
+    with sandbox.window() as opened:
         yield opened
 
 
@@ -41,30 +41,30 @@ def error_of(answer: dict) -> dict:
     return check_envelope(json.loads(text_of(answer["result"])))
 
 
-def test_its_hello_says_who_the_client_is(place, fake):
-    with place.window(CODEINDEX_WORKSPACE_PATH="/elsewhere"):
+def test_hello_carries_the_arguments_and_only_our_variables(sandbox, fake):
+    with sandbox.window(CODEINDEX_WORKSPACE_PATH="/elsewhere"):
         hello = fake.accept().hello
-    assert hello["arguments"] == ["code", "--workspace", str(place.root)]
+    assert hello["arguments"] == ["code", "--workspace", str(sandbox.root)]
     assert hello["variables"]["CODEINDEX_WORKSPACE_PATH"] == "/elsewhere"
     assert set(hello) == {"protocol", "arguments", "cwd", "variables", "version", "pid", "log"}
     assert all(name.startswith(("CORTEX_", "CODEINDEX_")) for name in hello["variables"])
 
 
-def test_windows_at_once_each_carry_their_own_variables(place, fake, monkeypatch):
+def test_concurrent_windows_send_their_own_variables(sandbox, fake, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "not ours to carry")
     keyed = {"ACK_MEM_SCOPE": "team", "CODEINDEX_OPENAI_API_KEY": "mine"}
-    with place.window(ACK_MEM_SCOPE="private") as one, place.window(**keyed) as two:
+    with sandbox.window(ACK_MEM_SCOPE="private") as one, sandbox.window(**keyed) as two:
         hellos = {
             hello["pid"]: hello["variables"] for hello in (fake.accept().hello, fake.accept().hello)
         }
         own = [hellos[window.process.pid] for window in (one, two)]
-    assert [one["ACK_MEM_SCOPE"] for one in own] == ["private", "team"]
-    assert [one.get("CODEINDEX_OPENAI_API_KEY") for one in own] == [None, "mine"]
-    assert all("OPENAI_API_KEY" not in one for one in own)
+    assert [variables["ACK_MEM_SCOPE"] for variables in own] == ["private", "team"]
+    assert [variables.get("CODEINDEX_OPENAI_API_KEY") for variables in own] == [None, "mine"]
+    assert all("OPENAI_API_KEY" not in variables for variables in own)
 
 
-def test_a_line_for_people_goes_to_stderr_and_not_to_the_client(place, fake):
-    with place.window() as window:
+def test_message_for_people_goes_to_stderr_only(sandbox, fake):
+    with sandbox.window() as window:
         served = fake.accept()
         id = window.ask("tools/call", CALL)
         asked = served.hear()
@@ -77,7 +77,7 @@ def test_a_line_for_people_goes_to_stderr_and_not_to_the_client(place, fake):
         assert window.stderr == "kb_search: 3 ms \\x1b[31m\n"
 
 
-def test_a_call_that_reads_is_asked_again_and_answered_once(window, fake):
+def test_read_call_is_retried_and_answered_once(window, fake):
     first = fake.accept()
     id = window.ask("tools/call", CALL)
     asked = first.hear()
@@ -92,18 +92,18 @@ def test_a_call_that_reads_is_asked_again_and_answered_once(window, fake):
     assert third.hear()["id"] == "next"  # and not the call
 
 
-def test_a_call_that_writes_is_not_asked_again_but_said_to_be_lost(window, fake):
+def test_write_call_is_not_retried_and_is_reported_lost(window, fake):
     first = fake.accept()
     id = window.ask("tools/call", WRITE)
     first.hear()
     first.die()
     second = fake.accept()
-    told = error_of(window.answer(id))
-    assert (told["code"], told["retryable"]) == ("SERVER_LOST", True)
+    error = error_of(window.answer(id))
+    assert (error["code"], error["retryable"]) == ("SERVER_LOST", True)
     assert second.hears_nothing_more()
 
 
-def test_a_call_that_writes_with_a_key_is_asked_again(window, fake):
+def test_write_call_with_an_idempotency_key_is_retried(window, fake):
     first = fake.accept()
     id = window.ask("tools/call", KEYED)
     asked = first.hear()
@@ -115,7 +115,7 @@ def test_a_call_that_writes_with_a_key_is_asked_again(window, fake):
 
 
 @pytest.mark.parametrize("call", [CALL, KEYED])
-def test_nothing_is_asked_a_third_time(window, fake, call):
+def test_call_is_retried_only_once(window, fake, call):
     id = window.ask("tools/call", call)
     for _ in range(2):
         connection = fake.accept()
@@ -126,7 +126,7 @@ def test_nothing_is_asked_a_third_time(window, fake, call):
     assert last.hears_nothing_more()
 
 
-def test_a_request_that_is_no_call_is_lost_with_an_error_of_the_protocol(window, fake):
+def test_lost_request_other_than_a_tool_call_gets_a_protocol_error(window, fake):
     id = window.ask("tools/list")
     for _ in range(2):
         connection = fake.accept()
@@ -146,7 +146,7 @@ def shake_hands(window, connection) -> None:
     assert connection.hear()["method"] == "notifications/initialized"
 
 
-def test_the_session_is_made_again_and_the_client_hears_nothing_of_it(window, fake):
+def test_session_is_restored_unseen_by_the_client(window, fake):
     first = fake.accept()
     shake_hands(window, first)
     for method, params in (
@@ -164,7 +164,7 @@ def test_the_session_is_made_again_and_the_client_hears_nothing_of_it(window, fa
     id = window.ask("tools/call", CALL, id=0)
     second = fake.accept()
     said = [second.hear() for _ in range(5)]
-    assert [one["method"] for one in said] == [
+    assert [message["method"] for message in said] == [
         "initialize",
         "notifications/initialized",
         "logging/setLevel",
@@ -173,9 +173,9 @@ def test_the_session_is_made_again_and_the_client_hears_nothing_of_it(window, fa
     ]
     assert said[2]["params"] == {"level": "debug"}
     assert said[3]["params"] == {"uri": "b:"}
-    for one in said:
-        if "id" in one:
-            second.answer(one, {"for": one["method"]})
+    for message in said:
+        if "id" in message:
+            second.answer(message, {"for": message["method"]})
     assert window.answer(0)["result"] == {"for": "tools/call"}
     window.ask("ping", id="last")
     second.answer(second.hear())
@@ -183,7 +183,7 @@ def test_the_session_is_made_again_and_the_client_hears_nothing_of_it(window, fa
     assert window.aside == []
 
 
-def test_a_handshake_that_was_not_answered_is_answered_by_the_next(window, fake):
+def test_unanswered_handshake_is_answered_by_the_next_cortexd(window, fake):
     window.ask("initialize", {"protocolVersion": "2025-11-25"}, id=1)
     window.ask("tools/list", id=2)
     for _ in range(2):
@@ -195,10 +195,10 @@ def test_a_handshake_that_was_not_answered_is_answered_by_the_next(window, fake)
     assert (asked["method"], asked["id"]) == ("initialize", 1)
     last.answer(asked)
     assert window.answer(1)["result"] == {}
-    assert [one["id"] for one in window.aside] == [2]  # lost: it was asked twice
+    assert [message["id"] for message in window.aside] == [2]  # lost: it was asked twice
 
 
-def test_a_batch_that_reads_is_asked_again_whole_and_one_that_writes_is_lost_whole(window, fake):
+def test_read_batch_is_retried_whole_and_write_batch_is_lost_whole(window, fake):
     first = fake.accept()
     shake_hands(window, first)
     reads = [
@@ -216,10 +216,10 @@ def test_a_batch_that_reads_is_asked_again_whole_and_one_that_writes_is_lost_who
     ]
     assert second.hear() == reads
     lost = window.take_batch()
-    assert [one["id"] for one in lost] == ["w0", "w1"]
-    assert {error_of(one)["code"] for one in lost} == {"SERVER_LOST"}
+    assert [message["id"] for message in lost] == ["w0", "w1"]
+    assert {error_of(message)["code"] for message in lost} == {"SERVER_LOST"}
     second.say([{"jsonrpc": "2.0", "id": read["id"], "result": {}} for read in reads])
-    assert [one["id"] for one in window.take_batch()] == ["r0", "r1", "r2"]
+    assert [message["id"] for message in window.take_batch()] == ["r0", "r1", "r2"]
     second.die()  # all three have their answers: nothing is asked again
     window.ask("ping", id="next")
     third = fake.accept()
@@ -230,7 +230,7 @@ def test_a_batch_that_reads_is_asked_again_whole_and_one_that_writes_is_lost_who
     ]
 
 
-def test_what_was_cancelled_does_not_come_back(window, fake):
+def test_cancelled_request_is_not_retried(window, fake):
     first = fake.accept()
     window.ask("tools/call", CALL, id=7)
     window.notify("notifications/cancelled", {"requestId": 7})
@@ -244,7 +244,7 @@ def test_what_was_cancelled_does_not_come_back(window, fake):
     assert window.aside == []
 
 
-def test_half_an_answer_never_reaches_the_client(window, fake):
+def test_partial_answer_never_reaches_the_client(window, fake):
     first = fake.accept()
     id = window.ask("tools/call", CALL)
     asked = first.hear()
@@ -257,7 +257,7 @@ def test_half_an_answer_never_reaches_the_client(window, fake):
     assert window.garbage == []
 
 
-def test_an_answer_may_be_longer_than_what_a_client_may_say(window, fake):
+def test_answer_may_be_longer_than_the_limit_for_requests(window, fake):
     connection = fake.accept()
     id = window.ask("tools/call", CALL)
     connection.answer(connection.hear(), {"text": "x" * 12_000_000})
@@ -265,21 +265,27 @@ def test_an_answer_may_be_longer_than_what_a_client_may_say(window, fake):
     assert window.garbage == []
 
 
-def test_refusals_pass_whatever_their_ids(window, fake):
+def test_refusals_with_any_id_reach_the_client(window, fake):
     connection = fake.accept()
     odd = [
         b'{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"m"}}',
         b'[{"jsonrpc":"2.0","id":null,"error":{}},{"jsonrpc":"2.0","id":null,"error":{}}]',
         b'{"jsonrpc":"2.0","id":"?","error":{"code":1,"message":"half of a pair"}}',
-        b'{"jsonrpc":"2.0","id":5,"error":{"code":1,"message":"nobody asked"}}',
+        b'{"jsonrpc":"2.0","id":5,"error":{"code":1,"message":"not requested"}}',
     ]
     for line in odd:
         connection.write(line + b"\n")
     ids = [window.take_batch(), window.take(), window.take()]
-    assert [one["id"] for one in (*window.aside, *ids[0], *ids[1:])] == [None, None, None, "?", 5]
+    assert [message["id"] for message in (*window.aside, *ids[0], *ids[1:])] == [
+        None,
+        None,
+        None,
+        "?",
+        5,
+    ]
 
 
-def test_a_cortexd_that_goes_in_peace_costs_no_call(window, fake):
+def test_orderly_cortexd_exit_loses_no_call(window, fake):
     window.ask("tools/call", WRITE, id="w")
     for _ in range(5):  # more often than deaths are forgiven
         connection = fake.accept()
@@ -291,9 +297,9 @@ def test_a_cortexd_that_goes_in_peace_costs_no_call(window, fake):
     assert window.answer("w")["result"] == {"done": True}
 
 
-def test_without_a_cortexd_it_waits_until_there_is_something_to_ask(window, fake):
+def test_shim_starts_the_next_cortexd_only_for_a_request(window, fake):
     fake.accept().die()
-    assert fake.nobody_comes()
+    assert fake.no_connection_comes()
     window.ask("tools/call", WRITE, id="first time")  # never asked before, so it may be
     window.send(b"not json")
     connection = fake.accept()
@@ -302,7 +308,7 @@ def test_without_a_cortexd_it_waits_until_there_is_something_to_ask(window, fake
     connection.die()
 
 
-def test_at_the_end_of_stdin_what_was_asked_is_answered_first(window, fake):
+def test_pending_calls_are_answered_after_the_end_of_stdin(window, fake):
     connection = fake.accept()
     window.ask("tools/call", CALL)
     window._stdin.close()
@@ -314,7 +320,7 @@ def test_at_the_end_of_stdin_what_was_asked_is_answered_first(window, fake):
     assert window.process.wait(30) == 0
 
 
-def test_after_the_end_of_stdin_a_death_still_costs_no_answer(window, fake):
+def test_cortexd_death_after_the_end_of_stdin_loses_no_answer(window, fake):
     first = fake.accept()
     window.ask("tools/call", CALL)
     window._stdin.close()
@@ -328,7 +334,7 @@ def test_after_the_end_of_stdin_a_death_still_costs_no_answer(window, fake):
     assert window.process.wait(30) == 0
 
 
-def test_a_refusal_by_the_next_one_ends_the_session_with_every_answer_given(window, fake):
+def test_refusal_by_the_next_cortexd_answers_all_requests_and_ends_the_session(window, fake):
     window.ask("tools/call", CALL, id=1)
     window.ask("tools/list", id=2)
     first = fake.accept()
@@ -340,7 +346,7 @@ def test_a_refusal_by_the_next_one_ends_the_session_with_every_answer_given(wind
     assert window.stderr == "error: the folder is gone\n"
 
 
-def test_its_own_server_ends_with_it_however_it_ends(window, fake, gone):
+def test_own_server_process_ends_with_the_shim(window, fake, gone):
     window.ask("ping", id=0)
     for _ in range(2):
         connection = fake.accept()
@@ -357,7 +363,7 @@ def test_its_own_server_ends_with_it_however_it_ends(window, fake, gone):
     gone(child.pid)
 
 
-def test_three_deaths_in_a_minute_are_enough(window, fake):
+def test_three_cortexd_deaths_in_a_minute_make_the_shim_serve_itself(window, fake):
     first = fake.accept()
     shake_hands(window, first)
     first.die()
@@ -375,10 +381,22 @@ def test_three_deaths_in_a_minute_are_enough(window, fake):
         connection.die()
     # By a server of its own, in the same session
     assert "switch_lamp" in text_of(window.answer("read")["result"])
-    assert [one["id"] for one in window.aside] == [11]
+    assert [message["id"] for message in window.aside] == [11]
     assert window.found("switch_lamp") == ["lamp.py"]
     assert window.close() == 0
     assert (
         window.stderr
         == "warning: cortexd ended 3 times within a minute; serving in a process of its own\n"
     )
+
+
+def test_lost_call_error_matches_the_error_table():
+    answer = shim._lost(7, True)
+    body = json.loads(answer["result"]["content"][0]["text"])["error"]
+    code = CODES[body["code"]]
+    assert (body["category"], body["severity"], body["retryable"]) == (
+        code.category,
+        code.severity,
+        code.retryable,
+    )
+    assert body["suggestions"] == [code.suggestion]

@@ -1,4 +1,4 @@
-"""What the front end keeps of the client's lines, and sends again to the next cortexd."""
+"""Requests that the shim keeps and resends to the next cortexd."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from cortex.interfaces.daemon.shim import BYE, LEAVING
 from interfaces.daemon.fake_cortexd import Connection, FakeCortexd
-from interfaces.daemon.place import CALL
+from interfaces.daemon.sandbox import CALL
 
 pytestmark = pytest.mark.skipif(
     sys.platform == "win32", reason="the stand-in listens at a Unix socket"
@@ -20,20 +20,20 @@ WRITE = {"name": "reindex_workspace", "arguments": {}}
 
 
 @pytest.fixture
-def fake(place):
-    cortexd = FakeCortexd(place.meeting.socket)
+def fake(sandbox):
+    cortexd = FakeCortexd(sandbox.meeting.socket)
     yield cortexd
     cortexd.close()
 
 
 @pytest.fixture
-def window(place, fake):
-    with place.window() as opened:
+def window(sandbox, fake):
+    with sandbox.window() as opened:
         yield opened
 
 
 def settle(window, connection: Connection) -> None:
-    """See that everything the client has said so far has been taken."""
+    """Wait until cortexd has read every line of the client so far."""
     window.ask("ping", id="settled")
     asked: object = None
     while not isinstance(asked, dict) or asked.get("id") != "settled":
@@ -42,7 +42,7 @@ def settle(window, connection: Connection) -> None:
     window.answer("settled")
 
 
-def test_an_answer_of_the_client_is_no_request_and_is_not_sent_again(window, fake):
+def test_answer_of_the_client_is_not_resent(window, fake):
     first = fake.accept()
     window.send(b'{"jsonrpc":"2.0","id":5,"result":{"roots":[]}}')
     window.send(b'{"jsonrpc":"2.0","id":6,"error":{"code":1,"message":"m"}}')
@@ -65,7 +65,7 @@ def test_an_answer_of_the_client_is_no_request_and_is_not_sent_again(window, fak
         {"jsonrpc": "2.0", "id": 0, "method": "x"},
     ],
 )
-def test_what_only_looks_like_an_answer_is_a_request(window, fake, odd):
+def test_message_that_only_resembles_an_answer_is_a_request(window, fake, odd):
     first = fake.accept()
     window.send(json.dumps(odd).encode())
     assert first.hear() == odd
@@ -89,17 +89,17 @@ def test_what_only_looks_like_an_answer_is_a_request(window, fake, odd):
         b"[1]",
     ],
 )
-def test_what_nobody_answers_is_not_waited_for(window, fake, line):
+def test_message_without_a_valid_request_id_is_not_waited_for(window, fake, line):
     first = fake.accept()
     window.send(line)
     settle(window, first)
     first.die()
-    assert fake.nobody_comes()
+    assert fake.no_connection_comes()
     window.ask("ping", id="next")
     assert fake.accept().hear()["id"] == "next"
 
 
-def test_the_same_number_as_text_is_another_id(window, fake):
+def test_number_and_text_are_different_request_ids(window, fake):
     first = fake.accept()
     window.ask("ping", id=1)
     window.ask("ping", id="1")
@@ -112,7 +112,7 @@ def test_the_same_number_as_text_is_another_id(window, fake):
     assert second.hears_nothing_more()
 
 
-def test_two_requests_of_one_id_are_two(window, fake):
+def test_two_requests_with_the_same_id_get_two_answers(window, fake):
     first = fake.accept()
     window.ask("tools/call", CALL, id=1)
     window.ask("ping", id=1)
@@ -130,7 +130,7 @@ def test_two_requests_of_one_id_are_two(window, fake):
     assert fake.accept().hear()["id"] == "next"
 
 
-def test_an_id_with_half_a_letter_is_answered_as_it_comes_back(window, fake):
+def test_request_id_with_a_lone_surrogate_is_answered(window, fake):
     first = fake.accept()
     window.send(b'{"jsonrpc":"2.0","id":"a\\ud800","method":"ping"}')
     first.hear()
@@ -146,7 +146,7 @@ def test_an_id_with_half_a_letter_is_answered_as_it_comes_back(window, fake):
 # -- the session
 
 
-def test_a_session_is_made_again_in_its_order_before_what_was_asked(window, fake):
+def test_session_is_restored_in_order_before_pending_requests(window, fake):
     first = fake.accept()
     window.ask("tools/call", CALL, id="call")
     window.ask("resources/subscribe", {"uri": "a:"}, id="late")
@@ -164,7 +164,7 @@ def test_a_session_is_made_again_in_its_order_before_what_was_asked(window, fake
     assert third.hear()["id"] == "next"
 
 
-def test_each_request_that_restores_the_session_has_an_id_of_its_own(window, fake):
+def test_requests_that_restore_the_session_have_ids_of_their_own(window, fake):
     first = fake.accept()
     for number, method in enumerate(("initialize", "logging/setLevel", "resources/subscribe")):
         window.ask(method, {"uri": "a:"}, id=number)
@@ -174,16 +174,16 @@ def test_each_request_that_restores_the_session_has_an_id_of_its_own(window, fak
     window.ask("ping", id="next")
     second = fake.accept()
     asked = [second.hear() for _ in range(4)]
-    ids = [one["id"] for one in asked]
+    ids = [message["id"] for message in asked]
     assert len(set(ids)) == 4 and ids[3] == "next"
     assert all(str(id).startswith("cortex mcp ") for id in ids[:3])
-    for one in asked:
-        second.answer(one)
+    for message in asked:
+        second.answer(message)
     assert window.answer("next")["result"] == {}
     assert window.aside == []
 
 
-def test_a_handshake_within_a_batch_is_sent_again_with_its_batch_and_once(window, fake):
+def test_handshake_within_a_batch_is_resent_once_with_its_batch(window, fake):
     first = fake.accept()
     batch = [
         {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {}},
@@ -196,26 +196,24 @@ def test_a_handshake_within_a_batch_is_sent_again_with_its_batch_and_once(window
     assert second.hear() == batch
     assert second.hears_nothing_more()
     second.say([{"jsonrpc": "2.0", "id": id, "result": {}} for id in (1, 2)])
-    assert [one["id"] for one in window.take_batch()] == [1, 2]
+    assert [message["id"] for message in window.take_batch()] == [1, 2]
 
 
-def test_what_was_asked_while_there_was_no_cortexd_is_sent_as_it_came(window, fake):
+def test_requests_made_without_a_cortexd_are_sent_unchanged(window, fake):
     fake.accept().die()
-    assert fake.nobody_comes()
+    assert fake.no_connection_comes()
     window.notify("notifications/roots/list_changed")
     window.ask("ping", id="one")
     second = fake.accept()
     said = [second.hear(), second.hear()]
-    assert {one["method"] for one in said} == {"notifications/roots/list_changed", "ping"}
+    assert {message["method"] for message in said} == {"notifications/roots/list_changed", "ping"}
     assert second.hears_nothing_more()
 
 
 @pytest.mark.parametrize(
     "params", [None, [], "text", {"name": "reindex_workspace", "arguments": []}, {"arguments": {}}]
 )
-def test_a_call_without_the_form_of_one_is_asked_again_where_no_tool_can_be_meant(
-    window, fake, params
-):
+def test_call_is_retried_only_if_its_params_cannot_name_a_tool(window, fake, params):
     first = fake.accept()
     asked = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
     window.send(json.dumps(asked).encode())
@@ -230,7 +228,7 @@ def test_a_call_without_the_form_of_one_is_asked_again_where_no_tool_can_be_mean
 
 
 @pytest.mark.parametrize("key", ["", None, 0])
-def test_an_empty_key_is_none(window, fake, key):
+def test_empty_idempotency_key_does_not_allow_a_retry(window, fake, key):
     first = fake.accept()
     window.ask("tools/call", {**WRITE, "arguments": {"idempotency_key": key}}, id=1)
     first.hear()
@@ -239,7 +237,7 @@ def test_an_empty_key_is_none(window, fake, key):
     assert window.answer(1)["result"]["isError"] is True
 
 
-def test_what_listens_is_asked_of_every_cortexd(window, fake):
+def test_subscription_request_is_resent_to_every_cortexd(window, fake):
     window.ask("subscriptions/listen", id=1)
     for _ in range(2):
         connection = fake.accept()
@@ -252,7 +250,7 @@ def test_what_listens_is_asked_of_every_cortexd(window, fake):
 # -- what is lost
 
 
-def test_what_is_lost_is_told_with_all_that_an_error_has(window, fake):
+def test_lost_call_error_has_every_field_of_an_error(window, fake):
     first = fake.accept()
     window.ask("tools/call", WRITE, id=1)
     first.hear()
@@ -276,7 +274,7 @@ def test_what_is_lost_is_told_with_all_that_an_error_has(window, fake):
     }
 
 
-def test_of_a_batch_that_is_lost_only_what_is_still_due_is_answered(window, fake):
+def test_lost_batch_answers_only_its_pending_requests(window, fake):
     first = fake.accept()
     call = {"jsonrpc": "2.0", "method": "tools/call", "params": WRITE}
     batch = [{**call, "id": 1}, {**call, "id": 2}, {"jsonrpc": "2.0", "method": "note"}, 7]
@@ -299,17 +297,17 @@ def test_of_a_batch_that_is_lost_only_what_is_still_due_is_answered(window, fake
 # -- ends
 
 
-def test_a_cortexd_that_answered_all_is_followed_by_the_next(window, fake):
+def test_cortexd_that_answered_everything_is_replaced_by_the_next(window, fake):
     first = fake.accept()
     settle(window, first)
     first.write(BYE + b"\n")
     assert first.hear() == {}
-    assert fake.nobody_comes()
+    assert fake.no_connection_comes()
     window.ask("ping", id="next")
     assert fake.accept().hear()["id"] == "next"
 
 
-def test_ten_ends_in_a_minute_are_enough_however_peaceful(window, fake):
+def test_ten_cortexd_exits_in_a_minute_make_the_shim_serve_itself(window, fake):
     window.ask("ping", id=1)
     for _ in range(10):
         connection = fake.accept()
@@ -317,7 +315,7 @@ def test_ten_ends_in_a_minute_are_enough_however_peaceful(window, fake):
         connection.write(LEAVING + b"\n")
         connection.die()
     assert window.answer(1)["result"] == {}
-    assert fake.nobody_comes()
+    assert fake.no_connection_comes()
     assert window.close() == 0
     assert (
         window.stderr
@@ -325,7 +323,7 @@ def test_ten_ends_in_a_minute_are_enough_however_peaceful(window, fake):
     )
 
 
-def test_deaths_among_peaceful_ends_are_counted_alone(window, fake):
+def test_cortexd_deaths_are_counted_apart_from_orderly_exits(window, fake):
     window.ask("resources/subscribe", {"uri": "a:"}, id=1)
     for is_peaceful in (True, False, True, False, True, True):
         connection = fake.accept()
@@ -338,11 +336,11 @@ def test_deaths_among_peaceful_ends_are_counted_alone(window, fake):
     assert window.answer(1)["result"] == {"done": True}
 
 
-def test_after_the_end_of_stdin_a_death_with_nothing_due_is_the_end(window, fake):
+def test_cortexd_death_after_stdin_ended_with_nothing_pending_ends_the_shim(window, fake):
     connection = fake.accept()
     settle(window, connection)
     window._stdin.close()
     assert connection.hear() == {}
     connection.die()
     assert window.process.wait(30) == 0
-    assert fake.nobody_comes()
+    assert fake.no_connection_comes()

@@ -1,6 +1,4 @@
-"""cortexd's background sync: soon after a write, never in the way of the end, and only where there
-is a Core.
-"""
+"""Background sync of cortexd: soon after a write, cancelled at the end, only with a Core."""
 
 from __future__ import annotations
 
@@ -27,7 +25,7 @@ from cortex.families.team.writes.create import create
 from cortex.interfaces.assembly.pool import engine_pool
 from cortex.interfaces.daemon import sync_worker
 from cortex.interfaces.daemon.sync_worker import Syncing
-from interfaces.daemon.place import CORTEX, Place
+from interfaces.daemon.sandbox import CORTEX, Sandbox
 from interfaces.team_server.commands.core_server import CoreServer, core_at
 
 Until = Callable[..., float]
@@ -78,7 +76,7 @@ def join(home: Path, url: str, token: str) -> None:
 
 
 def point_to(home: Path, url: str, token: str = "ctx_0_x") -> None:
-    """As if a Core had been joined there."""
+    """Write the settings of a joined Core."""
     with closing(Store(home)) as store:
         store.content.set(
             {"core.url": url, "core.name": "ada", "core.epoch": "e", "core.view": "v"}
@@ -86,7 +84,7 @@ def point_to(home: Path, url: str, token: str = "ctx_0_x") -> None:
     (home / connecting.TOKEN_FILE).write_text(token, encoding="utf-8")
 
 
-def test_a_home_is_synced_when_it_is_joined_and_soon_after_each_write(
+def test_home_is_synced_on_joining_a_core_and_soon_after_each_write(
     home: Path, core: CoreServer, until: Until
 ):
     write(home, "Before")
@@ -98,7 +96,7 @@ def test_a_home_is_synced_when_it_is_joined_and_soon_after_each_write(
         until(lambda: not running.has_work())
 
 
-def test_a_token_in_the_environment_is_enough(
+def test_token_in_the_environment_syncs_the_home(
     home: Path, core: CoreServer, until: Until, monkeypatch
 ):
     token = core.let_in("ada")
@@ -110,7 +108,7 @@ def test_a_token_in_the_environment_is_enough(
         until(lambda: core.titles() == {"Written"})
 
 
-def test_a_home_without_a_core_is_not_even_opened(home: Path, until: Until):
+def test_home_without_a_core_is_not_opened(home: Path, until: Until):
     write(home, "Mine")
     engines = engine_pool(keep=False)
     running = Syncing(engines, home)
@@ -120,7 +118,7 @@ def test_a_home_without_a_core_is_not_even_opened(home: Path, until: Until):
     running.close()
 
 
-def test_writes_that_wait_are_work_until_they_are_sent(home: Path, core: CoreServer, until: Until):
+def test_unsent_writes_count_as_work_until_sent(home: Path, core: CoreServer, until: Until):
     join(home, core.url, core.let_in("ada"))
     core.stop()
     write(home, "Written offline")
@@ -129,7 +127,7 @@ def test_writes_that_wait_are_work_until_they_are_sent(home: Path, core: CoreSer
         assert running.has_work() and running._last.status == "offline"
 
 
-def test_a_write_that_was_under_way_when_the_store_was_asked_is_found_later(home: Path):
+def test_write_in_progress_at_the_check_is_synced_later(home: Path):
     point_to(home, "http://127.0.0.1:9")
     write(home, "Written slowly")
     running = Syncing(engine_pool(keep=False), home)
@@ -147,7 +145,9 @@ def test_a_write_that_was_under_way_when_the_store_was_asked_is_found_later(home
     running.close()
 
 
-def test_what_only_a_person_can_help_keeps_nobody_awake(home: Path, core: CoreServer, until: Until):
+def test_failure_that_needs_a_person_does_not_keep_cortexd_running(
+    home: Path, core: CoreServer, until: Until
+):
     join(home, core.url, core.let_in("ada"))
     (home / connecting.TOKEN_FILE).write_text("ctx_0_wrong", encoding="utf-8")
     write(home, "Never sent")
@@ -156,21 +156,21 @@ def test_what_only_a_person_can_help_keeps_nobody_awake(home: Path, core: CoreSe
         assert running._last.status == "failed" and not running.has_work()
 
 
-def test_a_sync_under_way_ends_with_cortexd_at_once(home: Path, until: Until):
+def test_running_sync_is_cancelled_when_cortexd_ends(home: Path, until: Until):
     with socket.create_server(("127.0.0.1", 0)) as silent:
         point_to(home, f"http://127.0.0.1:{silent.getsockname()[1]}")
         with at_work(home) as running:
             silent.settimeout(30)
-            connection, _ = silent.accept()  # it asks, and nobody answers
+            connection, _ = silent.accept()  # and never answer
             began = time.monotonic()
             running.close()
             assert time.monotonic() - began < remote.ANSWER_SECONDS / 2
-            assert running._thread.daemon  # nobody waits for it
+            assert running._thread.daemon  # it holds up no exit
             connection.close()
             until(lambda: not running._thread.is_alive())
 
 
-def test_the_first_sync_can_be_left_out(home: Path, core: CoreServer, until: Until):
+def test_first_sync_can_be_skipped(home: Path, core: CoreServer, until: Until):
     join(home, core.url, core.let_in("ada"))
     write(home, "Waits")
     with at_work(home, skip_first=True) as running:
@@ -180,7 +180,7 @@ def test_the_first_sync_can_be_left_out(home: Path, core: CoreServer, until: Unt
         until(lambda: core.titles() == {"Waits", "Sent with the one before"})
 
 
-def test_with_no_seconds_only_commands_sync(home: Path, core: CoreServer, until: Until):
+def test_zero_interval_disables_background_sync(home: Path, core: CoreServer, until: Until):
     (home / "config.yml").write_text("team:\n  sync_seconds: 0\n", encoding="utf-8")
     join(home, core.url, core.let_in("ada"))
     write(home, "Waits")
@@ -191,31 +191,31 @@ def test_with_no_seconds_only_commands_sync(home: Path, core: CoreServer, until:
         assert not core.titles() and not running.has_work()
 
 
-def test_an_idle_cortexd_stays_for_writes_that_wait_and_ends_after_them(
-    place: Place, core: CoreServer, until: Until
+def test_idle_cortexd_exits_only_after_unsent_writes_are_sent(
+    sandbox: Sandbox, core: CoreServer, until: Until
 ):
-    place.home.mkdir()
+    sandbox.home.mkdir()
     text = "indexing:\n  embeddingProvider: none\nserver:\n  idleTimeout: 1s\n"
-    (place.home / "config.yml").write_text(text, encoding="utf-8")
-    join(place.home, core.url, core.let_in("ada"))
+    (sandbox.home / "config.yml").write_text(text, encoding="utf-8")
+    join(sandbox.home, core.url, core.let_in("ada"))
     core.stop()
-    write(place.home, "Written offline")
+    write(sandbox.home, "Written offline")
     command = [*CORTEX, "start", "--no-mcp-write", "--no-gitignore-write"]
     subprocess.run(
         command,
-        env=place.environment(),
-        cwd=place.root,
+        env=sandbox.environment(),
+        cwd=sandbox.root,
         check=True,
         capture_output=True,
         timeout=60,
     )
-    pid = place.pid()
-    until(lambda: "offline" in (place.home / "logs" / "cortexd.log").read_text(encoding="utf-8"))
-    until(lambda: (place.status() or {}).get("endsIn") == 0)  # over, but for what waits
-    assert place.pid() == pid
+    pid = sandbox.pid()
+    until(lambda: "offline" in (sandbox.home / "logs" / "cortexd.log").read_text(encoding="utf-8"))
+    until(lambda: (sandbox.status() or {}).get("endsIn") == 0)  # over, but for what waits
+    assert sandbox.pid() == pid
     core.start()
-    settings = load(None, environment={"CORTEX_HOME": str(place.home)})
+    settings = load(None, environment={"CORTEX_HOME": str(sandbox.home)})
     with Library(settings) as library, closing(connecting.remote_of(library)) as remote:
         assert sync(library, remote).status == "ok"  # by command, beside it
     assert core.titles() == {"Written offline"}
-    until(lambda: not place.cortexds(), 20)
+    until(lambda: not sandbox.cortexds(), 20)

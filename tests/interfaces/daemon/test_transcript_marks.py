@@ -1,4 +1,4 @@
-"""Which lines of a message are candidates, and where the last message is found."""
+"""Marked lines of a message, and the last message of a transcript."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def titles(**said: object) -> list[object]:
         "• remember: use uv\r",
     ],
 )
-def test_a_line_that_begins_with_a_mark_counts_however_it_is_written(line):
+def test_line_that_begins_with_a_mark_is_a_candidate_in_any_spelling(line):
     assert lines(f"Done.\n{line}\nBye.") == [("remember", "use uv")]
 
 
@@ -66,43 +66,43 @@ def test_a_line_that_begins_with_a_mark_counts_however_it_is_written(line):
         "remembered: yes",
         "remember:",
         "**Remember:**",
-        "> remember: what somebody else said",
+        "> remember: a quoted line",
         "`remember: code`",
         "    remember: a line of code",
         "decisions: many",
         "| decision: | a table |",
     ],
 )
-def test_no_other_line_does(line):
+def test_line_without_a_leading_mark_is_no_candidate(line):
     assert lines(line) == []
 
 
-def test_each_mark_gives_its_kind_and_bold_text_stays():
+def test_mark_gives_the_kind_and_bold_text_stays():
     found = find_candidates(
         {
             "last_assistant_message": "Decision: **A** over *B*\nGotcha: `x`\n**Remember:** the **key**"
         }
     )
-    assert [(one["kind"], one["title"]) for one in found] == [
+    assert [(candidate["kind"], candidate["title"]) for candidate in found] == [
         ("decision", "**A** over *B*"),
         ("gotcha", "`x`"),
         ("note", "the **key**"),
     ]
 
 
-def test_lines_in_fenced_code_do_not_count():
+def test_marks_in_fenced_code_are_ignored():
     message = "```\nremember: a\n```\nremember: b\n~~~~ md\nremember: c\n~~~\nremember: d\n~~~~\ngotcha: e\n- ```py\n  remember: f\n  ```\n"
     assert [text for _, text in lines(message)] == ["b", "e"]
     assert lines("```\nremember: in a fence that is never closed") == []
     assert lines("a ``` in a line\nremember: b") == [("remember", "b")]
 
 
-def test_the_same_line_counts_once_and_a_message_has_a_limit():
+def test_repeated_line_is_one_candidate_and_a_message_has_a_limit():
     assert titles(last_assistant_message="remember: a\n- **Remember:** a\n") == ["a"]
     assert len(titles(last_assistant_message="\n".join(f"gotcha: {n}" for n in range(100)))) == MOST
 
 
-def test_a_long_line_is_a_title_and_the_whole_text():
+def test_long_marked_line_becomes_a_title_and_the_whole_text():
     said = "word " * 100
     (one,) = find_candidates({"last_assistant_message": f"decision: {said}"})
     assert len(str(one["title"])) <= 160 and str(one["title"]).endswith("word…")
@@ -123,7 +123,7 @@ def test_candidates_may_be_listed_as_texts_or_objects():
     found = find_candidates(
         {"candidates": ["one", {**whole, "more": 1}, {"text": "only text"}, {"facts": ["a fact"]}]}
     )
-    assert [one["title"] for one in found] == ["one", "t", "only text", "a fact"]
+    assert [candidate["title"] for candidate in found] == ["one", "t", "only text", "a fact"]
     assert found[1] == whole
     assert (
         titles(
@@ -149,20 +149,20 @@ def test_candidates_may_be_listed_as_texts_or_objects():
         max_leaves=20,
     )
 )
-def test_whatever_is_said_gives_bounded_candidates(said):
+def test_any_message_gives_bounded_candidates(said):
     found = find_candidates(
         {"candidates": said, "last_assistant_message": said, "transcript_path": said}
     )
     assert len(found) <= MOST
-    for one in found:
+    for candidate in found:
         strings = [
-            one["title"],
-            one["text"],
-            *(text for name in ("facts", "concepts", "files") for text in one[name]),
+            candidate["title"],
+            candidate["text"],
+            *(text for name in ("facts", "concepts", "files") for text in candidate[name]),
         ]  # type: ignore[misc]
-        assert one["title"] and "\n" not in str(one["title"])
+        assert candidate["title"] and "\n" not in str(candidate["title"])
         assert sum(map(len, strings)) <= MOST_CHARACTERS
-        json.dumps(one)
+        json.dumps(candidate)
 
 
 # -- transcripts
@@ -260,11 +260,11 @@ def write(path: Path, records: list) -> str:
 
 
 @pytest.mark.parametrize("records", [CLAUDE, CODEX, OLD_CODEX, CURSOR, COPILOT, EVENTS])
-def test_the_last_message_is_found_in_every_client_s_transcript(tmp_path, records):
+def test_last_message_is_found_in_the_transcript_of_every_client(tmp_path, records):
     assert titles(transcript_path=write(tmp_path / "t.jsonl", records)) == ["a", "b"]
 
 
-def test_what_the_client_hands_over_comes_before_its_transcript(tmp_path):
+def test_message_from_the_client_wins_over_its_transcript(tmp_path):
     path = write(tmp_path / "t.jsonl", CLAUDE)
     assert titles(last_assistant_message="remember: handed over", transcript_path=path) == [
         "handed over"
@@ -274,7 +274,7 @@ def test_what_the_client_hands_over_comes_before_its_transcript(tmp_path):
     assert titles(last_assistant_message="nothing marked", transcript_path=path) == []
 
 
-def test_an_agent_beside_the_session_has_a_transcript_of_its_own(tmp_path):
+def test_subagent_has_a_transcript_of_its_own(tmp_path):
     own = write(tmp_path / "agent.jsonl", [block("m9", text("remember: aside"), isSidechain=True)])
     path = write(tmp_path / "t.jsonl", CLAUDE)
     assert titles(agent_transcript_path=own, transcript_path=path) == ["aside"]
@@ -298,7 +298,7 @@ UNFINISHED = {
 
 
 @pytest.mark.parametrize("name", UNFINISHED)
-def test_a_transcript_is_read_again_until_it_has_the_last_message(tmp_path, name):
+def test_transcript_is_reread_until_it_has_the_last_message(tmp_path, name):
     path = tmp_path / "events.jsonl"
     write(path, UNFINISHED[name])
     last = json.dumps({"type": "assistant.message", "data": {"content": "remember: the last"}})
@@ -313,16 +313,16 @@ def test_a_transcript_is_read_again_until_it_has_the_last_message(tmp_path, name
     later.start()
     found = find_candidates({"transcript_path": str(path)}, seconds=20)
     later.join()
-    assert [one["title"] for one in found] == ["the last"]
+    assert [candidate["title"] for candidate in found] == ["the last"]
 
 
-def test_reading_again_ends_where_no_message_comes(tmp_path):
+def test_rereading_a_transcript_ends_without_a_message(tmp_path):
     path = write(tmp_path / "t.jsonl", [*COPILOT, {"type": "user.message", "data": {}}])
     assert last_message({"transcript_path": path}, seconds=0.2) == "remember: a\nremember: b"
     assert last_message({"transcript_path": str(tmp_path / "missing")}, seconds=0.2) == ""
 
 
-def test_only_the_end_of_a_large_transcript_is_read(tmp_path):
+def test_large_transcript_is_read_from_its_end_only(tmp_path):
     large = {"type": "user", "message": {"content": "assistant " * 100_000}}
     path = write(tmp_path / "t.jsonl", [*[large] * 3, *CLAUDE])
     assert os.path.getsize(path) > TAIL_BYTES
@@ -330,7 +330,7 @@ def test_only_the_end_of_a_large_transcript_is_read(tmp_path):
     assert titles(transcript_path=write(tmp_path / "u.jsonl", [*CLAUDE, *[large] * 3])) == []
 
 
-def test_a_transcript_may_be_anything(tmp_path):
+def test_transcript_of_any_content_is_survived(tmp_path):
     folder = tmp_path / "folder"
     folder.mkdir()
     broken = tmp_path / "broken.jsonl"

@@ -1,4 +1,4 @@
-"""Lets the tests use the machines and documents beside them."""
+"""A machine for each test."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from interfaces.install.places import Place, make_place
+from interfaces.install.machines import Place, make_place
 
 
 @pytest.fixture

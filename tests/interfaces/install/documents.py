@@ -36,7 +36,7 @@ COMMENTS = ["// a note", "/* a note */", '// {"cortex": [', "/* ,\n } */", "//"]
 
 @st.composite
 def servers(draw) -> dict[str, object]:
-    """Other people's servers."""
+    """Foreign servers."""
     return draw(
         st.dictionaries(
             st.sampled_from(["one", "two", "three"]),
@@ -73,7 +73,7 @@ def jsonc_documents(draw, key: str, hook_events: tuple[str, ...] = ()) -> str:
 
 
 class Layout:
-    """Writes JSON the way somebody else would."""
+    """JSON written in another layout."""
 
     def __init__(self, draw) -> None:
         self._draw = draw
@@ -94,7 +94,9 @@ class Layout:
                 + closing
             )
         rows = []
-        entries = list(value.items()) if isinstance(value, dict) else [(None, one) for one in value]
+        entries = (
+            list(value.items()) if isinstance(value, dict) else [(None, part) for part in value]
+        )
         for name, one in entries:
             colon = self._draw(st.sampled_from([": ", ":", " : "]))
             rows.append(
@@ -123,7 +125,7 @@ class Layout:
 
 @st.composite
 def toml_documents(draw) -> str:
-    """A Codex configuration somebody else wrote."""
+    """A foreign Codex configuration."""
     pieces = draw(
         st.lists(
             st.sampled_from(

@@ -41,7 +41,7 @@ def files(places: Places) -> str:
 def client_rows() -> list[str]:
     rows = ["| name | client | your file | a project's file | key |", "|---|---|---|---|---|"]
     for client in CLIENTS:
-        project = " or ".join(f"`{one}`" for one in client.project) or "none"
+        project = " or ".join(f"`{name}`" for name in client.project) or "none"
         rows.append(
             f"| `{client.name}` | {client.title} | {files(client.user)} | {project} | `{client.key}` |"
         )
@@ -63,7 +63,7 @@ TABLES = {"clients": client_rows, "hooks": hook_rows}
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_a_table_of_the_page_says_what_the_code_says(name: str):
+def test_clients_page_tables_match_the_code(name: str):
     text = PAGE.read_text(encoding="utf-8")
     present = text.partition(f"<!-- {name} -->")[2].partition(f"<!-- end of {name} -->")[0]
     assert present.strip().splitlines() == TABLES[name]()

@@ -1,4 +1,4 @@
-"""Splicing JSON: what is put in is there, what is cut out is gone, and nothing else is different."""
+"""Splicing JSON: a value is put in or cut out, and nothing else changes."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def letters(text: str) -> str:
 
 
 @given(VALUES, st.integers(0, 3))
-def test_plain_json_means_what_the_standard_library_says(content: object, indent: int):
+def test_plain_json_parses_as_the_standard_library_does(content: object, indent: int):
     text = json.dumps(content, indent=indent or None)
     assert value(text) == content
 
 
 @given(jsonc_documents("mcpServers", ("Stop",)))
-def test_putting_adds_and_takes_nothing_away(text: str):
+def test_put_adds_a_value_and_keeps_every_other_byte(text: str):
     before = value(text)
     changed, made = jsonc_edit.put(text, ("mcpServers", "cortex"), ENTRY)
     assert value(changed) == before | {
@@ -49,7 +49,7 @@ def test_putting_adds_and_takes_nothing_away(text: str):
 
 
 @given(jsonc_documents("mcpServers", ("Stop",)))
-def test_cutting_out_what_was_put_in_gives_the_same_text_but_for_blank_space(text: str):
+def test_put_and_cut_restores_the_text_except_blank_space(text: str):
     before = value(text)
     changed, made = jsonc_edit.put(text, ("mcpServers", "cortex"), ENTRY)
     for path in (("mcpServers", "cortex"), *made):
@@ -108,7 +108,7 @@ def test_elements_are_appended_and_cut_out(text: str, count: int):
         ('{"s": {"x": 1}, "s": {"y": 2}}', '{"s": {"x": 1}, "s": {"y": 2, "c": 1}}'),
     ],
 )
-def test_a_new_member_stands_where_a_person_would_put_it(text: str, expected: str):
+def test_new_member_follows_the_layout_of_the_document(text: str, expected: str):
     changed, made = jsonc_edit.put(text, ("s", "c"), 1)
     assert changed == expected
     for path in (("s", "c"), *made):
@@ -134,19 +134,19 @@ def test_a_new_member_stands_where_a_person_would_put_it(text: str, expected: st
         ('{"a": 01}', 1, 8),
     ],
 )
-def test_a_broken_document_is_told_with_line_and_column(text: str, line: int, column: int):
-    with pytest.raises(jsonc_edit.Broken) as told:
+def test_broken_document_error_names_line_and_column(text: str, line: int, column: int):
+    with pytest.raises(jsonc_edit.Broken) as raised:
         jsonc_edit.read(text)
-    assert (told.value.line, told.value.column) == (line, column)
+    assert (raised.value.line, raised.value.column) == (line, column)
 
 
 @pytest.mark.parametrize("text", ['{"s": []}', '{"s": null}', "[]", '"s"'])
-def test_something_else_in_the_place_of_an_object_is_told(text: str):
+def test_value_in_place_of_an_object_is_an_error(text: str):
     with pytest.raises(jsonc_edit.Broken, match="not an object"):
         jsonc_edit.put(text, ("s", "c"), 1)
 
 
-def test_deep_and_long_documents_are_read_in_reasonable_time():
+def test_deep_and_long_documents_parse_quickly():
     deep = "[" * 50_000 + "]" * 50_000
     assert jsonc_edit.read(deep) is not None
     with pytest.raises(jsonc_edit.Broken, match="unfinished string"):

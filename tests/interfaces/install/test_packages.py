@@ -1,4 +1,4 @@
-"""What others install us by: the plugin folder, the registry's server.json, the Dockerfile."""
+"""Packages of Cortex: the plugin folder, server.json of the registry, the Dockerfile, npm."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import tarfile
@@ -16,13 +15,11 @@ from pathlib import Path
 import pytest
 
 import cortex
-from cortex.__main__ import serve_code
 from cortex.families import FAMILIES
 from cortex.families.code.tools import TOOLS
 from cortex.families.documents import tools as kb
 from cortex.families.memory import tools as memory
 from cortex.families.team import tools as team
-from cortex.interfaces.daemon import shim
 from cortex.interfaces.install.clients import EVENTS, find_client
 from cortex.interfaces.install.config_entries import ServerEntry, write_entry
 from cortex.toolkit.tool import spell
@@ -49,18 +46,21 @@ def test_every_manifest_has_the_version_of_the_package():
         ROOT / "npm" / "package.json",
     ]
     found = [*map(read, manifests), server, *server["packages"]]
-    assert {one["version"] for one in found} == {PROJECT["version"]} == {cortex.__version__}
+    assert (
+        {manifest["version"] for manifest in found} == {PROJECT["version"]} == {cortex.__version__}
+    )
 
 
-def test_every_manifest_tells_the_same_kinds_of_knowledge():
+def test_manifest_descriptions_agree_with_the_readme():
     """One sentence, short enough for the registry, with what README says first."""
     server = read(ROOT / "server.json")
     market = read(ROOT / ".claude-plugin" / "marketplace.json")
     manifests = (read(PLUGIN / ".claude-plugin" / "plugin.json"), read(PLUGIN / "plugin.json"))
-    told = [
-        one["description"] for one in (*manifests, server, market["metadata"], *market["plugins"])
+    descriptions = [
+        manifest["description"]
+        for manifest in (*manifests, server, market["metadata"], *market["plugins"])
     ]
-    assert set(told) == {PROJECT["description"]}
+    assert set(descriptions) == {PROJECT["description"]}
     assert len(PROJECT["description"]) <= 100
     assert read(ROOT / "npm" / "package.json")["description"].startswith(PROJECT["description"])
     begin = (ROOT / "README.md").read_text(encoding="utf-8").partition("```")[0]
@@ -72,7 +72,7 @@ def test_every_manifest_tells_the_same_kinds_of_knowledge():
 
 def test_the_distribution_has_one_name():
     assert PROJECT["name"] == "cortex-context"
-    assert [one["identifier"] for one in read(ROOT / "server.json")["packages"]] == [
+    assert [package["identifier"] for package in read(ROOT / "server.json")["packages"]] == [
         PROJECT["name"]
     ]
     for file in (ROOT / "npm" / "README.md", ROOT / "npm" / "bin" / "codeindex-mcp.js"):
@@ -90,12 +90,12 @@ def test_the_portable_plugin_keeps_to_its_closed_schema():
     assert servers["mcpServers"] == {"cortex": SHARED}
 
 
-def test_the_plugin_of_claude_code_is_whole():
+def test_claude_code_plugin_is_complete():
     manifest = read(PLUGIN / ".claude-plugin" / "plugin.json")
     assert manifest["name"] == "cortex" and manifest["license"] == PROJECT["license"]
     # Where `/plugin marketplace add OWNER/REPO` looks for it: at the root of the repository.
     market = read(ROOT / ".claude-plugin" / "marketplace.json")
-    assert market["owner"]["name"] and [one["name"] for one in market["plugins"]] == [
+    assert market["owner"]["name"] and [plugin["name"] for plugin in market["plugins"]] == [
         manifest["name"]
     ]
     assert market["metadata"]["description"]
@@ -103,7 +103,7 @@ def test_the_plugin_of_claude_code_is_whole():
     assert read(PLUGIN / ".mcp.json") == {"mcpServers": {"cortex": SHARED}}
 
 
-def test_the_plugins_hooks_are_those_that_install_registers():
+def test_plugin_hooks_equal_those_that_install_registers():
     hooks = read(PLUGIN / "hooks" / "hooks.json")["hooks"]
     client = find_client("claude-code")
     assert client.hooks is not None
@@ -127,7 +127,7 @@ def test_the_skill_names_only_tools_that_exist_and_all_of_them():
     assert set(re.findall(r"`([a-z]+[A-Z]\w*|cursor|threshold|workspace)`", text)) <= arguments
 
 
-def test_the_registry_gets_what_its_schema_needs():
+def test_registry_manifest_meets_its_schema():
     server = read(ROOT / "server.json")
     assert (
         server["$schema"]
@@ -147,12 +147,12 @@ def test_the_registry_gets_what_its_schema_needs():
     assert f"mcp-name: {server['name']}" in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def test_the_package_has_a_command_of_its_own_name():
+def test_package_has_a_command_of_its_own_name():
     """A runner such as uvx starts the command that is called like the package."""
     assert PROJECT["scripts"][PROJECT["name"]] == PROJECT["scripts"]["cortex"]
 
 
-def test_the_image_is_a_server_over_the_workspace_and_not_root():
+def test_image_serves_the_workspace_as_an_unprivileged_user():
     text = (ROOT / "Dockerfile").read_text(encoding="utf-8")
     assert text.count("FROM python:3.12-slim") == 2
     assert text.rstrip().endswith('ENTRYPOINT ["cortex", "mcp"]')
@@ -167,22 +167,24 @@ def test_the_image_is_a_server_over_the_workspace_and_not_root():
 @pytest.mark.parametrize(
     "file", sorted(PLUGIN.rglob("*.json")), ids=lambda file: file.relative_to(PLUGIN).as_posix()
 )
-def test_no_file_of_the_plugin_has_a_secret_or_a_persons_path(file: Path):
+def test_plugin_files_have_no_secret_or_personal_path(file: Path):
     text = file.read_text(encoding="utf-8")
     assert json.loads(text)
     assert not re.search(r"/home/|/Users/|C:\\|token|key\"", text)
 
 
-def test_codeindex_mcp_serves_the_code_tools(monkeypatch):
+def test_codeindex_mcp_serves_the_code_tools(tmp_path: Path):
     assert PROJECT["scripts"]["codeindex-mcp"] == "cortex.__main__:serve_code"
-    seen: list[list[str]] = []
-    monkeypatch.setenv("CORTEX_NO_SIDECAR", "0")
-    monkeypatch.setattr(shim, "main", lambda arguments: seen.append(arguments) or 0)
-    monkeypatch.setattr(sys, "argv", ["codeindex-mcp", "--workspace", "/path/to/project"])
-    # The signal handlers that a server sets aren't this process's.
-    monkeypatch.setattr(signal, "signal", lambda *_: None)
-    assert serve_code() == 0
-    assert seen == [["code", "--workspace", "/path/to/project"]]
+    script = "import sys; from cortex.__main__ import serve_code; sys.exit(serve_code())"
+    done = subprocess.run(
+        [sys.executable, "-c", script, "--workspace", str(tmp_path)],
+        input=b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}\n',
+        capture_output=True,
+        timeout=60,
+        check=True,
+    )
+    listed = {tool["name"] for tool in json.loads(done.stdout)["result"]["tools"]}
+    assert listed == {tool.name for tool in TOOLS}
 
 
 NPM = ROOT / "npm"
@@ -204,13 +206,13 @@ def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
         timeout=60,
         check=True,
     )
-    (told,) = json.loads(made.stdout)
-    assert {one["path"] for one in told["files"]} == {
+    (package,) = json.loads(made.stdout)
+    assert {file["path"] for file in package["files"]} == {
         "package.json",
         "README.md",
         "bin/codeindex-mcp.js",
     }
-    with tarfile.open(folder / told["filename"]) as archive:
+    with tarfile.open(folder / package["filename"]) as archive:
         file = archive.extractfile("package/bin/codeindex-mcp.js")
         assert file
         (folder / "codeindex-mcp.js").write_bytes(file.read())
@@ -255,7 +257,7 @@ def test_the_npm_package_starts_the_installed_command(packed: Path, tmp_path: Pa
 
 
 @node
-def test_the_npm_package_says_how_to_get_the_command(packed: Path, tmp_path: Path):
+def test_npm_package_without_the_command_explains_how_to_install_it(packed: Path, tmp_path: Path):
     done = start(packed, str(tmp_path))
     assert (done.returncode, done.stdout) == (127, "")
     assert f"uv tool install {PROJECT['name']}" in done.stderr

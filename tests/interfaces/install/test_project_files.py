@@ -1,4 +1,4 @@
-"""The files that a project shares."""
+"""Files that Cortex writes into a project."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def server_of(place):
     return [entry["command"], *entry["args"]]
 
 
-def test_both_files_are_written_once(project):
+def test_project_files_are_written_once(project):
     assert write(project) == [".mcp.json", ".gitignore"]
     entry = {"type": "stdio", "command": "cortex", "args": ["mcp"]}
     text = (project.root / ".mcp.json").read_text("utf-8")
@@ -51,7 +51,7 @@ def test_both_files_are_written_once(project):
     assert write(project) == []
 
 
-def test_each_file_can_be_left_out(project):
+def test_each_project_file_can_be_skipped(project):
     assert write(project, mcp=False, gitignore=False) == []
     assert write(project, mcp=False) == [".gitignore"]
     assert write(project, gitignore=False) == [".mcp.json"]
@@ -75,19 +75,19 @@ def test_other_servers_and_lines_stay(project):
 @pytest.mark.parametrize(
     "line", [".cortex", ".cortex/", "/.cortex/", ".cortex/*", "!.cortex/", ".*"]
 )
-def test_a_project_that_has_decided_is_left_alone(project, line):
+def test_gitignore_that_mentions_the_store_is_left_alone(project, line):
     (project.root / ".gitignore").write_text(line + "\n", encoding="utf-8")
     assert write(project) == [".mcp.json"]
 
 
-def test_a_project_that_tracks_files_there_is_left_alone(project):
+def test_gitignore_is_left_alone_when_the_store_folder_is_tracked(project):
     (project.root / ".cortex").mkdir()
     (project.root / ".cortex" / "config.json").write_text("{}", encoding="utf-8")
     git(project.root, "add", ".cortex/config.json")
     assert write(project) == [".mcp.json"]
 
 
-def test_a_store_with_its_own_list_is_no_decision(project):
+def test_project_gitignore_is_written_beside_one_in_the_store_folder(project):
     (project.root / ".cortex").mkdir()
     (project.root / ".cortex" / ".gitignore").write_text("/cortex.db\n", encoding="utf-8")
     assert write(project) == [".mcp.json", ".gitignore"]
@@ -110,7 +110,7 @@ def test_git_ignores_the_store_and_not_the_settings(project):
     assert seen_files == [".cortex/config.json", ".cortex/config.yml", ".gitignore", ".mcp.json"]
 
 
-def test_the_lines_of_an_earlier_version_are_completed_and_can_still_be_undone(project):
+def test_gitignore_lines_of_an_earlier_version_are_completed_and_undoable(project):
     write(project, mcp=False)
     list_ = project.root / ".gitignore"
     list_.write_text("*.log\n" + EARLIER + "*.tmp", encoding="utf-8")
@@ -122,13 +122,13 @@ def test_the_lines_of_an_earlier_version_are_completed_and_can_still_be_undone(p
     assert edit.after == b"*.log\n*.tmp"
 
 
-def test_without_git_there_is_no_list_and_it_is_said(place):
+def test_no_gitignore_is_written_without_git_and_a_note_explains_it(place):
     done = write_all(place)
     assert done.files == (".mcp.json",)
     assert [note for note in done.notes if ".gitignore was not written" in note]
 
 
-def test_an_entry_keeps_its_command_and_arguments_and_gets_the_profile_that_is_named(project):
+def test_project_entry_keeps_its_command_and_gets_the_named_profile(project):
     for arguments in (["mcp", "--profile", "blue"], ["mcp", "memory", "team"]):
         entry = {"type": "stdio", "command": "cortex", "args": arguments}
         (project.root / ".mcp.json").write_text(
@@ -142,7 +142,7 @@ def test_an_entry_keeps_its_command_and_arguments_and_gets_the_profile_that_is_n
     assert server_of(project) == ["cortex", "mcp", "memory", "team", "--profile", "red"]
 
 
-def test_a_new_entry_names_a_command_that_works_here(project, tmp_path, monkeypatch):
+def test_new_project_entry_names_a_command_that_works_here(project, tmp_path, monkeypatch):
     program = tmp_path / "bin" / ("cortex.exe" if os.name == "nt" else "cortex")
     program.parent.mkdir()
     program.write_text("", encoding="utf-8")
@@ -156,17 +156,17 @@ def test_a_new_entry_names_a_command_that_works_here(project, tmp_path, monkeypa
     assert server_of(project) == ["cortex", "mcp"]
 
 
-def test_a_foreign_entry_is_told(project):
+def test_foreign_project_entry_is_an_error(project):
     (project.root / ".mcp.json").write_text(
         '{"mcpServers": {"cortex": {"command": "o"}}}', encoding="utf-8"
     )
-    with pytest.raises(ConfigError) as told:
+    with pytest.raises(ConfigError) as raised:
         write(project)
-    assert told.value.code == "ENTRY_FOREIGN"
+    assert raised.value.code == "ENTRY_FOREIGN"
 
 
 @pytest.mark.skipif(os.name == "nt", reason="links of POSIX")
-def test_a_link_out_of_the_project_is_not_followed(project, tmp_path):
+def test_link_out_of_the_project_is_not_followed(project, tmp_path):
     outside = tmp_path / "outside"
     outside.write_text("x\n", encoding="utf-8")
     (project.root / ".gitignore").symlink_to(outside)

@@ -28,7 +28,7 @@ def with_line_end(text: str) -> str:
 
 
 @given(toml_documents())
-def test_the_table_comes_and_goes_and_the_rest_stays(text: str):
+def test_put_and_cut_restores_the_toml_document(text: str):
     before = meaning(text)
     changed = toml_edit.put_table(text, PATH, VALUES)
     assert meaning(changed)["mcp_servers"]["cortex"] == VALUES
@@ -40,9 +40,7 @@ def test_the_table_comes_and_goes_and_the_rest_stays(text: str):
 
 @example("", "", "\n")
 @given(toml_documents(), toml_documents(), st.sampled_from(["", "# above\n", "\n", "above = 1\n"]))
-def test_what_a_person_wrote_around_the_table_stays_byte_for_byte(
-    text: str, other: str, above: str
-):
+def test_later_edits_around_our_table_stay_byte_for_byte(text: str, other: str, above: str):
     """Edited after the install: lines at the top, tables and comments directly below ours."""
     end = "\r\n" if "\r\n" in text else "\n"
     _, heading, tables = (
@@ -72,7 +70,7 @@ def test_the_heading_below_the_table_stays_on_a_line_of_its_own():
 
 
 @given(toml_documents())
-def test_a_table_in_the_middle_goes_with_the_tables_in_it(text: str):
+def test_table_in_the_middle_is_removed_with_its_subtables(text: str):
     ours = (
         '\n[mcp_servers.cortex]\ncommand = "c"\n# about it\n\n[mcp_servers.cortex.env]\nA = "b"\n'
     )
@@ -81,7 +79,7 @@ def test_a_table_in_the_middle_goes_with_the_tables_in_it(text: str):
     assert meaning(toml_edit.remove_table(both, PATH)) == meaning(text + later)
 
 
-def test_values_of_a_table_that_is_there_are_changed_in_place():
+def test_values_of_an_existing_table_are_changed_in_place():
     text = (
         '[mcp_servers.cortex]\nargs = [\n  "mcp", # why\n] # end\nstartup_timeout_sec = 5\n\n[x]\n'
     )
@@ -100,7 +98,7 @@ def test_values_of_a_table_that_is_there_are_changed_in_place():
         "mcp_servers = 1\n",
     ],
 )
-def test_a_way_of_writing_that_leaves_no_room_for_a_table_is_told(text: str):
+def test_toml_form_without_room_for_a_table_is_an_error(text: str):
     with pytest.raises(Broken, match="can't be"):
         toml_edit.put_table(text, PATH, VALUES)
 
@@ -114,10 +112,10 @@ def test_a_way_of_writing_that_leaves_no_room_for_a_table_is_told(text: str):
         ("a = 1 2", 1, 7),
     ],
 )
-def test_a_broken_document_is_told_with_line_and_column(text: str, line: int, column: int):
-    with pytest.raises(Broken) as told:
+def test_broken_document_error_names_line_and_column(text: str, line: int, column: int):
+    with pytest.raises(Broken) as raised:
         toml_edit.put_table(text, PATH, VALUES)
-    assert (told.value.line, told.value.column) == (line, column)
+    assert (raised.value.line, raised.value.column) == (line, column)
 
 
 @pytest.mark.parametrize(

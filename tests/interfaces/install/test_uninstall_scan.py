@@ -1,4 +1,4 @@
-"""Everything of ours on a machine, and nothing else, goes."""
+"""Removal of everything of ours on a machine, and of nothing else."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def fill(folder, *names):
 
 
 def files_in(folder):
-    return sorted(str(one.relative_to(folder)) for one in folder.rglob("*") if not one.is_dir())
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if not path.is_dir())
 
 
 def remove(place, projects=(), others=()):
@@ -43,7 +43,7 @@ def remove(place, projects=(), others=()):
     return found
 
 
-def test_a_full_machine_is_empty_afterwards(place):
+def test_removal_leaves_nothing_of_ours_on_a_full_machine(place):
     subprocess.run(["git", "init", "--quiet", str(place.root)], check=True, timeout=30)
     for edit in plan_install(CLIENTS, place.machine, None, WISH):
         install(edit, place.home)
@@ -77,7 +77,7 @@ def test_a_full_machine_is_empty_afterwards(place):
         "# Written by Cortex: its own files\n", encoding="utf-8"
     )
     found = remove(place)
-    assert {one.kind for one in found.places} == {"home", "store"}
+    assert {trace.kind for trace in found.places} == {"home", "store"}
     assert not place.home.exists()
     assert files_in(place.machine.home) == []
     assert [file for file in files_in(place.root) if not file.startswith(".git/")] == []
@@ -85,7 +85,7 @@ def test_a_full_machine_is_empty_afterwards(place):
 
 
 @pytest.mark.parametrize("name", ["config.yml", TOKEN_FILE, "cortexd-1.json"])
-def test_what_a_killed_process_left_of_a_write_goes_too(place, name):
+def test_leftover_file_of_a_killed_write_is_removed(place, name):
     fill(place.home, "cortex.db")
     with atomic_write(place.home / name) as temporary:
         left = temporary.name
@@ -94,7 +94,7 @@ def test_what_a_killed_process_left_of_a_write_goes_too(place, name):
     assert not place.home.exists()
 
 
-def test_what_a_core_has_here_is_a_teams_and_stays(place):
+def test_data_of_a_core_is_kept(place):
     fill(
         place.home,
         "cortex.db",
@@ -107,13 +107,13 @@ def test_what_a_core_has_here_is_a_teams_and_stays(place):
     assert files_in(place.home) == [f"{FOLDER}/cortex.db", f"profiles/blue/{REPLICA}/cortex.db"]
 
 
-def test_a_folder_of_that_name_without_records_is_somebody_elses(place):
+def test_folder_named_core_without_records_is_foreign(place):
     fill(place.home, "cortex.db", f"{FOLDER}/main.c")
     assert remove(place).kept == ()
     assert files_in(place.home) == [f"{FOLDER}/main.c"]
 
 
-def test_files_of_others_stay(place):
+def test_foreign_files_are_kept(place):
     fill(place.home, "cortex.db", "notes.txt", "projects/mine/x", "words.txt", "other/words/x")
     fill(
         place.root,
@@ -134,7 +134,7 @@ def test_files_of_others_stay(place):
 
 
 @posix
-def test_links_are_not_followed(place, tmp_path):
+def test_removal_follows_no_links(place, tmp_path):
     outside = tmp_path / "outside"
     fill(outside, "cortex.db", "words/a")
     place.home.mkdir()
@@ -151,22 +151,22 @@ def test_links_are_not_followed(place, tmp_path):
     assert (place.home / "words").is_symlink() and (place.root / ".cortex").is_symlink()
 
 
-def test_a_home_that_is_the_persons_own_keeps_all_but_the_store(tmp_path):
+def test_removal_from_a_personal_folder_takes_only_the_store(tmp_path):
     fill(tmp_path, "cortex.db", "config.yml", "words/essay", f"projects/{'0' * 32}/x", "lease")
     found = find_traces(Machine(tmp_path, System.LINUX), tmp_path)
     assert [place.path.name for place in found.places] == ["cortex.db"]
     assert found.folders == ()
 
 
-def test_other_places_go_too(place, tmp_path):
+def test_other_given_folders_are_removed(place, tmp_path):
     fill(tmp_path, "run/cortexd.sock")
     socket = tmp_path / "run" / "cortexd.sock"
     found = remove(place, others=[socket, tmp_path / "never"])
-    assert [one.kind for one in found.places] == ["other"]
+    assert [trace.kind for trace in found.places] == ["other"]
     assert not socket.exists()
 
 
-def test_lines_of_a_list_that_changed_since_are_cut_out(place):
+def test_our_lines_are_cut_out_of_a_changed_gitignore(place):
     subprocess.run(["git", "init", "--quiet", str(place.root)], check=True, timeout=30)
     write_project_files(place.root, mcp=False, gitignore=True, home=place.home)
     file = place.root / ".gitignore"
@@ -175,7 +175,7 @@ def test_lines_of_a_list_that_changed_since_are_cut_out(place):
     assert file.read_text("utf-8") == "*.o\n*.a\n"
 
 
-def test_on_a_clean_machine_there_is_nothing(place):
+def test_clean_machine_has_nothing_to_remove(place):
     found = find_traces(place.machine, place.home)
     assert (found.edits, found.places) == ((), ())
 
@@ -188,7 +188,7 @@ def make_list(place, text):
     return file
 
 
-def test_a_list_whose_copy_is_lost_keeps_the_lines_of_others(place):
+def test_gitignore_without_its_backup_keeps_foreign_lines(place):
     file = make_list(place, "*.o\n")
     for copy in place.home.rglob("*.backup"):
         copy.unlink()
@@ -196,7 +196,7 @@ def test_a_list_whose_copy_is_lost_keeps_the_lines_of_others(place):
     assert file.read_text("utf-8") == "*.o\n"
 
 
-def test_lines_that_came_to_a_list_after_it_was_planned_stay(place):
+def test_lines_added_to_a_gitignore_after_the_plan_are_kept(place):
     file = make_list(place, "*.o\n")
     found = find_traces(place.machine, place.home)
     file.write_text(file.read_text("utf-8") + "*.a\n", encoding="utf-8")
@@ -204,20 +204,20 @@ def test_lines_that_came_to_a_list_after_it_was_planned_stay(place):
     assert file.read_text("utf-8") == "*.o\n*.a\n"
 
 
-def test_a_list_that_cant_be_read_doesnt_keep_us_in_everything_else(place):
+def test_unreadable_gitignore_does_not_stop_the_removal(place):
     file = make_list(place, "*.o\n")
     for edit in plan_install([find_client("cursor")], place.machine, None, WISH):
         install(edit, place.home)
     file.unlink()
     file.mkdir()
     found = find_traces(place.machine, place.home)
-    (told,) = remove_traces(found, place.home, lambda: None)
-    assert str(file) in told
+    (failure,) = remove_traces(found, place.home, lambda: None)
+    assert str(file) in failure
     assert files_in(place.machine.home) == []
     assert not place.home.exists()
 
 
-def test_a_file_that_broke_after_it_was_found_doesnt_keep_us_in_everything_else(place):
+def test_file_broken_after_the_scan_does_not_stop_the_removal(place):
     for edit in plan_install(
         [find_client("cursor"), find_client("gemini")],
         place.machine,
@@ -228,6 +228,6 @@ def test_a_file_that_broke_after_it_was_found_doesnt_keep_us_in_everything_else(
     found = find_traces(place.machine, place.home)
     broken = place.machine.home / ".cursor" / "mcp.json"
     broken.write_text('{"cortex": ]', encoding="utf-8")
-    (told,) = remove_traces(found, place.home, lambda: None)
-    assert str(broken) in told
+    (failure,) = remove_traces(found, place.home, lambda: None)
+    assert str(broken) in failure
     assert files_in(place.machine.home) == [os.path.join(".cursor", "mcp.json")]

@@ -40,11 +40,11 @@ def test_a_command_gets_the_options_of_a_set_as_one_value():
     assert done.output.strip() == f"ada {Where('home', [1, 2])} True"
 
 
-def test_options_that_are_left_out_have_the_defaults_of_the_set():
+def test_omitted_options_have_the_defaults_of_the_set():
     assert CliRunner().invoke(app, ["ada"]).output.strip() == f"ada {Where()} False"
 
 
-def test_the_limits_of_an_option_are_checked():
+def test_limits_of_an_option_are_checked():
     assert CliRunner().invoke(app, ["ada", "--floor", "0"]).exit_code == 2
 
 

@@ -17,7 +17,7 @@ from interfaces.team_server.commands.core_server import core_at
 
 @pytest.fixture
 def typed_line(isolated, monkeypatch, capsys):
-    """Runs a whole command line, as the program does; gives its exit code and stdout."""
+    """`typed_line(*words)`: exit code and stdout of a whole command line."""
 
     def call(*words):
         monkeypatch.setenv("CORTEX_PROFILE", "")
@@ -29,7 +29,7 @@ def typed_line(isolated, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize("spelled", [["--profile", "work"], ["--profile=work"]])
-def test_a_command_line_with_a_profile_is_about_its_home_alone(isolated, typed_line, spelled):
+def test_profile_option_selects_its_home_for_the_whole_command_line(isolated, typed_line, spelled):
     assert typed_line("profile", "create", "work")[0] == 0
     code, out = typed_line(
         *spelled, "team", "subcortex", "create", "payments", "--name", "Payments", "--json"
@@ -40,7 +40,7 @@ def test_a_command_line_with_a_profile_is_about_its_home_alone(isolated, typed_l
     assert "payments" not in typed_line("team", "subcortex", "list", "--json")[1]
 
 
-def test_profiles_are_listed_with_the_one_that_counts(isolated, typed_line):
+def test_profile_list_marks_the_current_one(isolated, typed_line):
     assert json.loads(typed_line("profile", "list", "--json")[1])["profiles"][0]["current"]
     work = isolated.cortex / "profiles" / "work"
     (isolated.cortex / "profiles" / ".trash").mkdir(parents=True)
@@ -72,29 +72,27 @@ def test_profiles_are_listed_with_the_one_that_counts(isolated, typed_line):
         ["--profile", "bleu", "disconnect"],
     ],
 )
-def test_a_misspelt_profile_is_refused_with_those_that_there_are_and_makes_no_home(
+def test_unknown_profile_is_rejected_with_the_known_ones_and_creates_no_home(
     isolated, typed_line, words
 ):
     code, out = typed_line(*words, "--json")
     assert (code, json.loads(out)["error"]["message"]) == (2, "there is no profile 'bleu' yet")
     assert json.loads(typed_line("profile", "create", "blue", "--json")[1])["created"]
     code, out = typed_line(*words, "--json")
-    told = json.loads(out)["error"]
-    assert (code, told["message"]) == (2, "there is no profile 'bleu'; there are: blue")
-    assert "cortex profile create bleu" in told["suggestions"][0]
-    assert [one.name for one in (isolated.cortex / "profiles").iterdir()] == ["blue"]
+    error = json.loads(out)["error"]
+    assert (code, error["message"]) == (2, "there is no profile 'bleu'; there are: blue")
+    assert "cortex profile create bleu" in error["suggestions"][0]
+    assert [path.name for path in (isolated.cortex / "profiles").iterdir()] == ["blue"]
 
 
-def test_a_profile_of_the_environment_has_to_be_there_as_well(cortex, isolated, monkeypatch):
+def test_unknown_profile_in_the_environment_is_rejected(cortex, isolated, monkeypatch):
     monkeypatch.setenv("CORTEX_PROFILE", "bleu")
     code, _, err = cortex("memory", "list")
     assert code == 2 and "there is no profile 'bleu' yet" in err
     assert cortex("profile", "list")[0] == cortex("uninstall", "--all", "--dry-run")[0] == 0
 
 
-def test_a_profile_of_a_commands_own_counts_instead_and_help_needs_none(
-    cortex, isolated, monkeypatch
-):
+def test_profile_option_of_a_command_wins_and_help_needs_no_profile(cortex, isolated, monkeypatch):
     assert cortex("profile", "create", "there")[0] == 0
     monkeypatch.setenv("CORTEX_PROFILE", "gone")
     assert cortex("sync", "--help")[0] == 0
@@ -102,7 +100,7 @@ def test_a_profile_of_a_commands_own_counts_instead_and_help_needs_none(
     assert "there is no profile 'gone'" in refusal(cortex, "sync")["message"]
 
 
-def test_what_joins_a_core_begins_a_profile_and_says_so(cortex, isolated, monkeypatch, tmp_path):
+def test_connect_creates_a_new_profile_with_a_note(cortex, isolated, monkeypatch, tmp_path):
     monkeypatch.setenv("CORTEX_INDEXING_EMBEDDING_PROVIDER", "none")
     with core_at(tmp_path / "core") as core:
         monkeypatch.setenv("CORTEX_CORE_TOKEN", core.let_in("ada"))
@@ -113,7 +111,7 @@ def test_what_joins_a_core_begins_a_profile_and_says_so(cortex, isolated, monkey
     assert cortex("status", "--profile", "blue")[0] == 0
 
 
-def test_what_a_client_runs_begins_a_profile_without_a_word(isolated):
+def test_mcp_and_hook_create_a_new_profile_silently(isolated):
     hello = {
         "protocolVersion": "2025-06-18",
         "capabilities": {},
@@ -137,7 +135,7 @@ def test_what_a_client_runs_begins_a_profile_without_a_word(isolated):
         assert words[0] == "hook" or json.loads(done.stdout.splitlines()[0])["result"]["serverInfo"]
 
 
-def test_a_profile_is_begun_by_hand_once(cortex, isolated):
+def test_profile_create_creates_a_private_home_once(cortex, isolated):
     code, out, _ = cortex("profile", "create", "work")
     assert code == 0 and str(isolated.cortex / "profiles" / "work") in out
     assert (
@@ -151,22 +149,22 @@ def test_a_profile_is_begun_by_hand_once(cortex, isolated):
     assert cortex("uninstall", "--all", "--yes")[0] == 0 and not isolated.cortex.exists()
 
 
-def test_what_is_no_name_of_a_profile_is_told_as_the_option_that_it_came_from(typed_line):
-    told = json.loads(typed_line("--profile", "../x", "status", "--json")[1])["error"]
+def test_invalid_profile_name_error_names_its_option(typed_line):
+    error = json.loads(typed_line("--profile", "../x", "status", "--json")[1])["error"]
     assert (
-        told["code"] == "CONFIG_INVALID"
-        and "'../x' can't be a profile's name (--profile" in told["message"]
+        error["code"] == "CONFIG_INVALID"
+        and "'../x' can't be a profile's name (--profile" in error["message"]
     )
 
 
-def test_a_sync_without_a_core_names_the_profile_that_has_none(cortex, isolated):
+def test_sync_without_a_core_names_the_profile(cortex, isolated):
     answer(cortex, "profile", "create", "blue")
     code, _, err = cortex("sync", "--profile", "blue")
     assert code == 2 and "profile blue: this home is connected to no Core [CORE_MISSING]" in err
     assert "`cortex --profile blue connect URL`" in err and "`cortex connect URL`" not in err
 
 
-def test_only_what_stands_before_the_command_is_the_command_lines_profile():
+def test_profile_option_counts_only_before_the_command():
     assert split_profile(["search", "--profile", "x"]) == ("", ["search", "--profile", "x"])
     assert split_profile(["--profile"]) == ("", ["--profile"])
     assert split_profile(["--profile=x", "--profile=y"]) == ("x", ["--profile=y"])

@@ -1,4 +1,4 @@
-"""`cortex search --in`: a project's code and the person's documents in one answer."""
+"""`cortex search` over several families: code, documents, memories, chunk files."""
 
 import json
 from contextlib import closing
@@ -26,7 +26,7 @@ def project(tmp_path: Path, cortex) -> Path:
     return tmp_path / "project"
 
 
-def test_code_and_documents_are_merged_by_relevance_and_say_where_they_are_from(cortex, project):
+def test_code_and_documents_are_merged_by_relevance_with_their_origin(cortex, project):
     code, out, _ = cortex("search", QUESTION, "--in", "code,kb", "--path", project, "--json")
     results = json.loads(out)["results"]
     assert code == 0
@@ -34,8 +34,8 @@ def test_code_and_documents_are_merged_by_relevance_and_say_where_they_are_from(
         ("code", "project", "tokens.py"),
         ("kb", "handbook", "guide.md"),
     }
-    assert [one["relevance"] for one in results] == sorted(
-        (one["relevance"] for one in results), reverse=True
+    assert [result["relevance"] for result in results] == sorted(
+        (result["relevance"] for result in results), reverse=True
     )
     assert (
         "handbook/guide.md:1"
@@ -43,14 +43,14 @@ def test_code_and_documents_are_merged_by_relevance_and_say_where_they_are_from(
     )
 
 
-def test_a_named_folder_alone_answers_and_says_nothing_of_families(cortex, project):
+def test_search_in_a_named_folder_names_no_family(cortex, project):
     (one,) = json.loads(cortex("search", QUESTION, "--path", project, "--json")[1])["results"]
     assert one["file"] == "tokens.py"
     assert not {"family", "source", "workspace"} & set(one)
 
 
 @pytest.mark.parametrize("within", [(), ("--in", "all"), ("--in", "code,kb,memory,team")])
-def test_a_plain_search_answers_from_everything_that_is_here(
+def test_plain_search_answers_from_every_available_family(
     cortex, project, isolated, monkeypatch, within
 ):
     monkeypatch.chdir(project)
@@ -60,12 +60,12 @@ def test_a_plain_search_answers_from_everything_that_is_here(
     results = json.loads(cortex("search", QUESTION, *within, "--json")[1])["results"]
     assert {result["family"] for result in results} == {"code", "kb", "memory", "team"}
     assert json.loads(made)["id"] in {result.get("id") for result in results}
-    assert [one["relevance"] for one in results] == sorted(
-        (one["relevance"] for one in results), reverse=True
+    assert [result["relevance"] for result in results] == sorted(
+        (result["relevance"] for result in results), reverse=True
     )
 
 
-def test_a_plain_search_finds_what_only_chunk_files_have(cortex, project, monkeypatch):
+def test_plain_search_finds_text_of_chunk_files(cortex, project, monkeypatch):
     monkeypatch.chdir(project)
     (project / ".git").mkdir()
     assert cortex("chunks", "export")[0] == 0
@@ -74,7 +74,7 @@ def test_a_plain_search_finds_what_only_chunk_files_have(cortex, project, monkey
     assert {result["family"] for result in results} == {"chunks", "kb"}
 
 
-def test_where_there_is_only_code_a_plain_search_is_a_search_of_code(cortex, tmp_path, monkeypatch):
+def test_plain_search_with_code_alone_is_a_code_search(cortex, tmp_path, monkeypatch):
     (tmp_path / "lone" / ".git").mkdir(parents=True)
     (tmp_path / "lone" / "tokens.py").write_text("def expire(): pass\n", encoding="utf-8")
     monkeypatch.chdir(tmp_path / "lone")
@@ -88,14 +88,14 @@ def test_where_there_is_only_code_a_plain_search_is_a_search_of_code(cortex, tmp
 
 
 @pytest.mark.parametrize("more", [("--mode", "exact"), ("--in", "all", "--mode", "exact")])
-def test_an_exact_text_is_looked_for_in_code_alone(cortex, project, monkeypatch, more):
+def test_exact_search_covers_code_alone(cortex, project, monkeypatch, more):
     monkeypatch.chdir(project)
     (project / ".git").mkdir()
     (one,) = json.loads(cortex("search", "expire", *more, "--json")[1])["results"]
     assert one["file"] == "tokens.py" and "family" not in one
 
 
-def test_outside_of_a_project_a_plain_search_answers_from_what_is_the_persons(
+def test_plain_search_outside_a_project_answers_from_personal_sources(
     cortex, project, tmp_path, monkeypatch
 ):
     (tmp_path / "nowhere").mkdir()
@@ -106,32 +106,32 @@ def test_outside_of_a_project_a_plain_search_answers_from_what_is_the_persons(
     assert "only what is yours is searched" in err
 
 
-def test_documents_alone_are_found_as_the_tool_for_them_finds_them(cortex, project):
+def test_document_search_finds_what_the_kb_tool_finds(cortex, project):
     results = json.loads(cortex("search", QUESTION, "--in", "kb", "--json")[1])["results"]
     asked = json.loads(cortex("kb", "search", QUESTION, "--json")[1])["results"]
     assert [(result["file"], result["startLine"], result["relevance"]) for result in results] == [
-        (one["path"], one["startLine"], one["score"]) for one in asked
+        (hit["path"], hit["startLine"], hit["score"]) for hit in asked
     ]
     cited = ("document_id", "section", "page")
-    assert [[one[name] for name in cited] for one in results] == [
-        [one[name] for name in cited] for one in asked
+    assert [[result[name] for name in cited] for result in results] == [
+        [hit[name] for name in cited] for hit in asked
     ]
 
 
-def test_who_has_no_documents_is_told_how_to_add_some(cortex, tmp_path):
+def test_document_search_without_documents_explains_how_to_add_them(cortex, tmp_path):
     code, out, err = cortex("search", QUESTION, "--in", "kb")
     assert (code, out) == (0, "")
     assert "cortex kb add" in err
 
 
 @pytest.mark.parametrize("given", ["", "code,mail", ","])
-def test_what_there_is_not_is_refused(cortex, given):
+def test_unknown_family_of_a_search_is_rejected(cortex, given):
     code, _, err = cortex("search", QUESTION, "--in", given)
     assert code == 2
     assert "code, kb" in err
 
 
-def test_documents_have_no_exact_mode(cortex, project):
+def test_document_search_has_no_exact_mode(cortex, project):
     code, _, err = cortex(
         "search", "tokens", "--in", "code,kb", "--mode", "exact", "--path", project
     )
@@ -139,7 +139,7 @@ def test_documents_have_no_exact_mode(cortex, project):
     assert "exact" in err
 
 
-def test_memories_are_told_by_the_ids_that_open_them(cortex, isolated, foreign):
+def test_memory_hits_have_the_ids_that_open_them(cortex, isolated, foreign):
     with closing(
         make_claude_mem(isolated.user / ".ack-mem" / "scopes" / "dev" / "memory.db")
     ) as made:
@@ -148,9 +148,7 @@ def test_memories_are_told_by_the_ids_that_open_them(cortex, isolated, foreign):
     assert cortex("memory", "show", "dev:obs_1")[0] == 0
 
 
-def test_rows_that_nobody_judged_do_not_answer_where_they_do_not_count(
-    cortex, foreign, monkeypatch
-):
+def test_unapproved_memories_are_searched_only_when_they_count(cortex, foreign, monkeypatch):
     assert "SQLite over Postgres" in cortex("search", "sqlite or postgres", "--in", "memory")[1]
     monkeypatch.setenv("CORTEX_MEMORY_UNCURATED", "staging")
     assert "SQLite" not in cortex("search", "sqlite or postgres", "--in", "memory")[1]

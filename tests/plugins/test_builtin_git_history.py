@@ -1,4 +1,4 @@
-"""What git knows of a file: on real repositories, and where there is none."""
+"""Sections from the git history of a file, on real repositories and without one."""
 
 from __future__ import annotations
 
@@ -62,9 +62,7 @@ def write(folder: Path, on: int = 1, off: int = 1, colour: int = 1, before: str 
 
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory: pytest.TempPathFactory, strangers_environment: object) -> Path:
-    """A repository in which each function of a lamp was changed by somebody else, and nothing else
-    in between.
-    """
+    """A repository in which each function of a lamp was changed by another author."""
     folder = tmp_path_factory.mktemp("shop")
     git(folder, "init", "-q")
     write(folder)
@@ -87,7 +85,7 @@ def history(repository: Path | None, subject: Subject, **config: object) -> list
     return sections
 
 
-def told(
+def lines_of(
     root: Path, path: str = "lamp.py", symbol: str = "", lines: tuple[int, int] | None = None
 ) -> list[str]:
     """The lines of the only section, without what changes from run to run."""
@@ -98,8 +96,8 @@ def told(
     ]
 
 
-def test_a_file_comes_with_its_last_commits_and_who_knows_it(shop: Path) -> None:
-    assert told(shop) == [
+def test_file_section_has_its_last_commits_and_top_authors(shop: Path) -> None:
+    assert lines_of(shop) == [
         "Commits that touched lamp.py",
         "Ada: lamp: a colour",
         r"Bob: lamp: turn it off \x1b[31mtwice\x1b[0m",
@@ -109,7 +107,7 @@ def test_a_file_comes_with_its_last_commits_and_who_knows_it(shop: Path) -> None
     ]
 
 
-def test_a_commit_is_named_by_its_short_hash_and_date(shop: Path) -> None:
+def test_commit_is_shown_with_short_hash_and_date(shop: Path) -> None:
     ((section),) = history(shop, Subject("code", path="lamp.py"), commits=1)
     line = section.lines[0]
     short, day = git(shop, "log", "-1", "--format=%h %cs").split()
@@ -121,24 +119,22 @@ def test_a_commit_is_named_by_its_short_hash_and_date(shop: Path) -> None:
     assert section.plugin == "git"
 
 
-def test_a_function_comes_with_the_commits_that_touched_its_lines(shop: Path) -> None:
-    assert told(shop, symbol="on")[:3] == [
+def test_function_section_has_the_commits_that_touched_its_lines(shop: Path) -> None:
+    assert lines_of(shop, symbol="on")[:3] == [
         "Commits that touched on",
         "Ada: lamp: turn it on twice",
         "Old Hand: lamp: light",
     ]
-    assert told(shop, symbol="Lamp.off", lines=(9, 10))[1:3] == [
+    assert lines_of(shop, symbol="Lamp.off", lines=(9, 10))[1:3] == [
         r"Bob: lamp: turn it off \x1b[31mtwice\x1b[0m",
         "Old Hand: lamp: light",
     ]
 
 
-def test_a_function_is_found_in_the_last_commit_although_lines_before_it_are_new(
-    shop: Path,
-) -> None:
+def test_function_is_found_in_the_last_commit_below_uncommitted_lines(shop: Path) -> None:
     write(shop, on=2, off=2, colour=2, before="# one\n# two\n# three\n")
     try:
-        assert told(shop, symbol="Lamp.off", lines=(12, 13))[1:3] == [
+        assert lines_of(shop, symbol="Lamp.off", lines=(12, 13))[1:3] == [
             r"Bob: lamp: turn it off \x1b[31mtwice\x1b[0m",
             "Old Hand: lamp: light",
         ]
@@ -157,18 +153,18 @@ def test_a_function_is_found_in_the_last_commit_although_lines_before_it_are_new
         ("a|b)*", None),
     ],
 )
-def test_a_function_that_git_does_not_find_comes_with_the_commits_of_its_file(
+def test_function_unknown_to_git_gets_the_commits_of_its_file(
     shop: Path, symbol: str, lines: tuple[int, int] | None
 ) -> None:
-    assert told(shop, symbol=symbol, lines=lines) == told(shop)
+    assert lines_of(shop, symbol=symbol, lines=lines) == lines_of(shop)
 
 
-def test_a_folder_within_a_repository_has_its_own_paths(tmp_path: Path) -> None:
+def test_folder_within_a_repository_has_paths_relative_to_itself(tmp_path: Path) -> None:
     git(tmp_path, "init", "-q")
     (tmp_path / "inner").mkdir()
     write(tmp_path / "inner")
     commit(tmp_path, "first")
-    assert told(tmp_path / "inner", symbol="Lamp.off", lines=(9, 10))[:2] == [
+    assert lines_of(tmp_path / "inner", symbol="Lamp.off", lines=(9, 10))[:2] == [
         "Commits that touched Lamp.off",
         "Ada: first",
     ]
@@ -178,21 +174,21 @@ def test_a_folder_within_a_repository_has_its_own_paths(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name", ["-rf", ":(glob)*", "a:b.py", "ü ñ.py", "new\nline.py", "[x]*.py", '"q".py']
 )
-def test_strange_names_are_names(tmp_path: Path, name: str) -> None:
+def test_strange_file_names_are_found(tmp_path: Path, name: str) -> None:
     git(tmp_path, "init", "-q")
     (tmp_path / "plain.py").write_text("x", encoding="utf-8")
     commit(tmp_path, "other")
     (tmp_path / name).write_text("def on():\n    return 1\n", encoding="utf-8")
     commit(tmp_path, "strange", "Bob")
-    assert told(tmp_path, name)[1:] == ["Bob: strange", "who knows it: Bob (1)"]
-    assert told(tmp_path, name, "on", (1, 2))[:2] == ["Commits that touched on", "Bob: strange"]
+    assert lines_of(tmp_path, name)[1:] == ["Bob: strange", "who knows it: Bob (1)"]
+    assert lines_of(tmp_path, name, "on", (1, 2))[:2] == ["Commits that touched on", "Bob: strange"]
 
 
-def test_a_shallow_clone_says_so_and_does_not_blame_its_oldest_commit(
+def test_shallow_clone_is_noted_and_its_oldest_commit_not_blamed(
     shop: Path, tmp_path: Path
 ) -> None:
     git(tmp_path, "clone", "-q", "--depth=2", shop.as_uri(), "copy")
-    assert told(tmp_path / "copy") == [
+    assert lines_of(tmp_path / "copy") == [
         "Commits that touched lamp.py",
         "Ada: lamp: a colour",
         "who knows it: Ada (1)",
@@ -203,7 +199,7 @@ def test_a_shallow_clone_says_so_and_does_not_blame_its_oldest_commit(
 @pytest.mark.parametrize(
     "path", ["", "new.py", "../outside.py", "/etc/hosts", "a\0b", "missing/x.py"]
 )
-def test_what_has_no_history_comes_with_nothing(shop: Path, path: str) -> None:
+def test_path_without_history_gets_no_section(shop: Path, path: str) -> None:
     (shop / "new.py").write_text("x", encoding="utf-8")
     try:
         assert history(shop, Subject("code", path=path, symbol="on", lines=(1, 1))) == []
@@ -211,12 +207,12 @@ def test_what_has_no_history_comes_with_nothing(shop: Path, path: str) -> None:
         (shop / "new.py").unlink()
 
 
-def test_a_file_that_is_in_no_project_here_has_none_of_ours(shop: Path) -> None:
+def test_file_outside_every_local_project_gets_no_section(shop: Path) -> None:
     with Plugins({"git": {}}, shop) as plugins:
         assert plugins.enrich(Subject("code", path="lamp.py")) == ([], [])
 
 
-def test_no_repository_no_commit_and_no_git_are_no_error(
+def test_missing_repository_commit_or_git_is_no_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(tmp_path)
@@ -236,7 +232,7 @@ def test_no_repository_no_commit_and_no_git_are_no_error(
 
 
 @pytest.mark.skipif(os.name == "nt", reason="the traps are shell scripts")
-def test_nothing_that_a_repository_names_is_run(tmp_path: Path) -> None:
+def test_programs_named_by_a_repository_are_not_run(tmp_path: Path) -> None:
     git(tmp_path, "init", "-q")
     write(tmp_path)
     commit(tmp_path, "first")
@@ -251,12 +247,12 @@ def test_nothing_that_a_repository_names_is_run(tmp_path: Path) -> None:
         git(tmp_path, "config", key, str(trap))
     git(tmp_path, "config", "log.showSignature", "true")
     write(tmp_path, on=3)
-    assert told(tmp_path, symbol="on", lines=(4, 5))[1:3] == ["Ada: second", "Ada: first"]
+    assert lines_of(tmp_path, symbol="on", lines=(4, 5))[1:3] == ["Ada: second", "Ada: first"]
     assert not caught.exists()
 
 
 @pytest.mark.skipif(os.name == "nt", reason="the slow git is a shell script")
-def test_what_a_slow_git_says_in_time_is_told(
+def test_answers_of_a_slow_git_within_the_time_limit_are_shown(
     shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slow = tmp_path / "git"
@@ -272,7 +268,7 @@ def test_what_a_slow_git_says_in_time_is_told(
     assert time.monotonic() - started < 20
 
 
-def test_settings_that_do_not_fit_are_a_warning(shop: Path) -> None:
+def test_invalid_settings_of_the_plugin_are_a_warning(shop: Path) -> None:
     with Plugins({"git": {"commits": "many"}}, shop) as plugins:
         why = "plugin git: its settings don't fit: commits: 'many' is not of type 'integer'"
         assert plugins.enrich(Subject("code", path="lamp.py")) == ([], [why])
@@ -282,9 +278,7 @@ def test_settings_that_do_not_fit_are_a_warning(shop: Path) -> None:
 @pytest.mark.parametrize(
     ("redact", "shown"), [("answers", "[redacted: GitHub token]"), ("off", TOKEN)]
 )
-def test_secrets_in_subjects_of_commits_are_shown_only_where_settings_say_so(
-    tmp_path, redact, shown
-):
+def test_secrets_in_commit_subjects_are_shown_only_if_configured(tmp_path, redact, shown):
     git(tmp_path, "init", "-q")
     write(tmp_path)
     commit(tmp_path, f"lamp: light it {'brightly ' * 16}with {TOKEN}")

@@ -1,6 +1,4 @@
-"""One cortexd behind many windows: each gets its own, errors read as without it, and nothing of a
-window is written down.
-"""
+"""One cortexd behind many windows: separate sessions, the errors of a direct server, no traces."""
 
 from __future__ import annotations
 
@@ -15,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from interfaces.daemon.place import CORTEX, Place
+from interfaces.daemon.sandbox import CORTEX, Sandbox
 
 LIST = b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}\n'
 COSTLY = {
@@ -38,26 +36,31 @@ SESSION = (
 
 
 @pytest.fixture(scope="module")
-def served(shared: Place) -> Place:
+def served(shared: Sandbox) -> Sandbox:
     """With a cortexd that runs."""
     assert shared.pipe("--workspace", str(shared.root), said=LIST).returncode == 0
     return shared
 
 
-def modules(code: str, place: Place) -> set[str]:
+def modules(code: str, sandbox: Sandbox) -> set[str]:
     command = [
         sys.executable,
         "-c",
         f"import sys\n{code}\nprint(*sorted(sys.modules), file=sys.stderr)",
     ]
     done = subprocess.run(
-        command, input=SESSION, env=place.environment(), capture_output=True, timeout=30, check=True
+        command,
+        input=SESSION,
+        env=sandbox.environment(),
+        capture_output=True,
+        timeout=30,
+        check=True,
     )
     assert len(done.stdout.splitlines()) == (2 if code else 0)
     return set(done.stderr.decode().split())
 
 
-def test_a_window_costs_a_little_of_the_standard_library(served):
+def test_shim_imports_only_cheap_modules_of_the_standard_library(served):
     argv = ["cortex", "mcp", "--workspace", str(served.root)]
     used = modules(
         f"sys.argv = {argv!r}\nfrom cortex.__main__ import main\nassert main() == 0", served
@@ -82,14 +85,14 @@ def test_a_window_costs_a_little_of_the_standard_library(served):
     assert not COSTLY & used
 
 
-def test_a_pipe_without_a_handshake_is_answered_and_ends_well(served):
+def test_pipe_without_a_handshake_is_answered_and_exits_with_zero(served):
     done = served.pipe("--workspace", str(served.root), said=LIST)
     assert (done.returncode, done.stderr) == (0, b"")
     (line,) = done.stdout.splitlines()
     assert len(json.loads(line)["result"]["tools"]) == 19
 
 
-def test_at_the_end_of_stdin_it_answers_and_ends(served):
+def test_shim_answers_pending_calls_and_exits_at_the_end_of_stdin(served):
     with served.window() as window:
         window.initialize()
         ids = [
@@ -105,14 +108,14 @@ def test_at_the_end_of_stdin_it_answers_and_ends(served):
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_window_that_is_told_to_go_goes(served, number):
+def test_shim_exits_with_zero_on_sigterm_and_sigint(served, number):
     with served.window() as window:
         window.initialize()
         window.signal(number)
         assert window.process.returncode == 0
 
 
-def test_windows_with_other_variables_get_their_own(served, tmp_path):
+def test_windows_with_different_variables_get_their_own_workspace_and_server_name(served, tmp_path):
     roots = []
     for name in ("left", "right"):
         roots.append(tmp_path / name)
@@ -136,7 +139,7 @@ def test_windows_with_other_variables_get_their_own(served, tmp_path):
         assert len(served.cortexds()) == 1
 
 
-def test_windows_with_the_same_settings_share_what_is_open(served, until):
+def test_windows_with_the_same_settings_share_one_open_project(served, until):
     with served.window() as one, served.window() as two:
         assert one.found("switch_lamp") == two.found("switch_lamp") == ["lamp.py"]
         (project,) = [
@@ -152,7 +155,7 @@ def test_windows_with_the_same_settings_share_what_is_open(served, until):
     until(lambda: served.status()["clients"] == [])
 
 
-def test_keys_are_nowhere_to_be_read(served):
+def test_token_is_in_no_file_status_or_note(served):
     secret = "sk-do-not-write-4711"
     served.pipe("nosuch", said=LIST, CORTEX_HTTP_TOKEN=secret)
     served.pipe("--http", "999.1.1.1:1", CORTEX_HTTP_TOKEN=secret, CORTEX_NO_SUCH_KEY=secret)
@@ -193,7 +196,7 @@ def test_keys_are_nowhere_to_be_read(served):
         ),
     ],
 )
-def test_what_is_wrong_is_said_as_without_cortexd(served, arguments, variables):
+def test_configuration_errors_read_the_same_with_and_without_cortexd(served, arguments, variables):
     with_it = served.pipe(*arguments, said=LIST, **variables)
     without = served.pipe(*arguments, "--no-sidecar", said=LIST, **variables)
     assert with_it.stderr.decode() == without.stderr.decode()
@@ -201,7 +204,7 @@ def test_what_is_wrong_is_said_as_without_cortexd(served, arguments, variables):
     assert with_it.stdout == without.stdout
 
 
-def test_wrong_usage_is_said_as_without_cortexd(served):
+def test_usage_errors_read_the_same_with_and_without_cortexd(served):
     with_it, without = served.pipe("--nosuch"), served.pipe("--nosuch", "--no-sidecar")
     said = [
         re.sub("(python -m )?cortex", "cortex", done.stderr.decode()).split()
@@ -223,7 +226,7 @@ def is_served(address: str) -> bool:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
 @pytest.mark.parametrize("wish", [["--http", "127.0.0.1:0"], ["--http=127.0.0.1:0"]])
-def test_http_is_served_for_as_long_as_its_front_end_lives(served, until, wish):
+def test_http_is_served_until_its_shim_ends(served, until, wish):
     command = [*CORTEX, "mcp", "--workspace", str(served.root), *wish]
     with subprocess.Popen(
         command, stderr=subprocess.PIPE, env=served.environment(), cwd=served.root
@@ -232,7 +235,7 @@ def test_http_is_served_for_as_long_as_its_front_end_lives(served, until, wish):
             assert front.stderr
             address = f"127.0.0.1:{re.findall(r'[0-9]+', front.stderr.readline().decode())[-1]}"
             assert is_served(f"http://{address}/mcp")
-            # The next cortexd serves at the same place
+            # The next cortexd serves at the same address
             for number in (signal.SIGKILL, signal.SIGTERM):
                 pid = served.pid()
                 os.kill(pid, number)
@@ -246,11 +249,11 @@ def test_http_is_served_for_as_long_as_its_front_end_lives(served, until, wish):
             until(lambda: not is_served(f"http://{address}/mcp"))
         finally:
             front.kill()
-    # The one that was told to end finishes what it is at
+    # The terminated one finishes its current work
     until(lambda: len(served.cortexds()) == 1)
 
 
-def test_a_batch_where_there_are_none_is_refused_and_the_end_comes_as_always(served):
+def test_batch_is_rejected_by_a_protocol_version_without_batches(served):
     with served.window() as window:
         window.initialize("2025-11-25")
         window.send(
@@ -261,7 +264,7 @@ def test_a_batch_where_there_are_none_is_refused_and_the_end_comes_as_always(ser
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a folder in use can't be removed")
-def test_a_window_whose_folder_is_gone_is_told_so_as_without_cortexd(served, tmp_path):
+def test_deleted_working_folder_fails_the_same_with_and_without_cortexd(served, tmp_path):
     said = []
     for more in ((), ("--no-sidecar",)):
         folder = tmp_path / "gone"
@@ -280,7 +283,7 @@ def test_a_window_whose_folder_is_gone_is_told_so_as_without_cortexd(served, tmp
     assert said[0] == said[1]
 
 
-def test_hellos_of_another_protocol_are_not_misunderstood(served):
+def test_hello_of_another_protocol_is_refused(served):
     hello = {"arguments": [], "cwd": "/", "variables": {}, "version": "0.0.1", "pid": 1}
     pid = served.pid()
     answer = served.meeting.ask({"protocol": 0, **hello})
@@ -288,7 +291,7 @@ def test_hellos_of_another_protocol_are_not_misunderstood(served):
     assert served.pid() == pid
 
 
-def test_an_older_front_end_is_served(served):
+def test_older_shim_is_served(served):
     hello = {
         "arguments": ["--workspace", str(served.root)],
         "cwd": "/",
@@ -302,7 +305,7 @@ def test_an_older_front_end_is_served(served):
     )
 
 
-def test_the_log_tells_of_start_and_end_only_in_its_own_folder(served):
+def test_log_is_readable_by_its_owner_only(served):
     log = Path(served.home, "logs", "cortexd.log")
     assert "cortexd" in log.read_text(encoding="utf-8")
     if sys.platform != "win32":

@@ -1,4 +1,4 @@
-"""A connection to cortexd without a front end."""
+"""A connection to cortexd without a shim."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from collections.abc import Iterable
 from cortex.base.runtime.rendezvous import Rendezvous
 
 
-class Raw:
-    """Bytes to cortexd's socket, and its lines."""
+class RawConnection:
+    """Bytes to the socket of cortexd, and its lines."""
 
     def __init__(self, meeting: Rendezvous) -> None:
         link = meeting.connect()
-        assert link is not None, "nobody listens"
+        assert link is not None, "no cortexd listens"
         self._meeting = meeting
         self._link = link
         self._link.settimeout(30)
@@ -25,7 +25,7 @@ class Raw:
             self._link.sendall(raw)
 
     def introduce(self, arguments: list[str]) -> dict:
-        """Say hello as a front end does; gives the welcome."""
+        """Send the hello of a shim; gives the welcome."""
         hello: dict[str, object] = {
             "arguments": arguments,
             "cwd": "/",
@@ -38,7 +38,7 @@ class Raw:
         return welcome
 
     def converse(self, lines: Iterable[bytes], last: bytes, seconds: float) -> None:
-        """Send the lines while reading; all that comes is JSON-RPC, and the last line is answered."""
+        """Send the lines while reading JSON-RPC until the last line is answered."""
 
         def write() -> None:
             for line in lines:
@@ -52,16 +52,16 @@ class Raw:
         with self._link.makefile("rb") as answers:
             for line in answers:
                 said = json.loads(line)
-                for one in said if isinstance(said, list) else [said]:
-                    assert one["jsonrpc"] == "2.0"
-                    assert ("method" in one) != ("id" in one)
+                for message in said if isinstance(said, list) else [said]:
+                    assert message["jsonrpc"] == "2.0"
+                    assert ("method" in message) != ("id" in message)
                 if isinstance(said, dict) and said.get("id") == wanted:
                     break
             else:
                 raise AssertionError("cortexd ended the connection")
         writer.join(5)
 
-    def __enter__(self) -> Raw:
+    def __enter__(self) -> RawConnection:
         return self
 
     def __exit__(self, *exc: object) -> None:

@@ -1,6 +1,4 @@
-"""A person decides: on a terminal that no pipe answers for, and nowhere else; the audit log tells
-who wrote how.
-"""
+"""Decisions of people: made at a terminal only, and recorded in the audit log."""
 
 import sys
 
@@ -65,7 +63,7 @@ def decisions(cortex, thread):
     }
 
 
-def test_no_decision_is_made_without_a_terminal(cortex, thread):
+def test_decision_without_a_terminal_is_refused(cortex, thread):
     before = None
     for name, arguments in decisions(cortex, thread).items():
         before = before or answer(cortex, "team", "audit")
@@ -78,9 +76,7 @@ def test_no_decision_is_made_without_a_terminal(cortex, thread):
     assert answer(cortex, "memory", "list", "--state", "approved")["total"] == 0
 
 
-def test_every_decision_shows_what_it_is_about_and_takes_no_for_an_answer(
-    cortex, thread, at_terminal
-):
+def test_decision_shows_its_subject_and_changes_nothing_after_a_no(cortex, thread, at_terminal):
     at_terminal.answer = ""
     for name, arguments in decisions(cortex, thread).items():
         code, out, err = cortex(*arguments)
@@ -96,7 +92,7 @@ def test_every_decision_shows_what_it_is_about_and_takes_no_for_an_answer(
     )
 
 
-def test_an_accepted_artifact_is_changed_by_a_person_who_was_asked(cortex, at_terminal):
+def test_accepted_artifact_is_changed_only_after_a_yes(cortex, at_terminal):
     made = answer(
         cortex,
         "team",
@@ -116,7 +112,7 @@ def test_an_accepted_artifact_is_changed_by_a_person_who_was_asked(cortex, at_te
     assert answer(cortex, "team", "artifact", "edit", made, "--body", "Any port.")["version"] == 2
 
 
-def test_a_new_memory_that_counts_everywhere_or_replaces_another_is_a_decision(cortex, at_terminal):
+def test_adding_a_promoted_memory_is_a_decision(cortex, at_terminal):
     assert cortex("memory", "add", "Deploys are on Friday")[0] == 0
     at_terminal.answer = "n"
     assert cortex("memory", "add", "Deploys are on Monday", "--state", "promoted")[0] != 0
@@ -124,30 +120,30 @@ def test_a_new_memory_that_counts_everywhere_or_replaces_another_is_a_decision(c
     assert "Monday" not in cortex("memory", "list")[1]
 
 
-def test_yes_on_the_command_line_is_no_answer(cortex):
+def test_yes_option_does_not_replace_a_decision(cortex):
     code, _, err = cortex("memory", "approve", "mem_0123456789", "--yes")
     assert (code, "--yes" in err) == (2, True)
 
 
-def test_decisions_can_be_left_to_the_page_of_a_later_version(cortex, thread, at_terminal):
+def test_approval_setting_studio_refuses_decisions_in_the_terminal(cortex, thread, at_terminal):
     assert cortex("config", "set", "team.approval", "studio")[0] == 0
     error = refusal(cortex, "team", "thread", "resolve", thread)
     assert error["code"] == "APPROVAL_NEEDED" and "team.approval is studio" in error["message"]
     assert at_terminal.questions == []
 
 
-def test_a_project_does_not_choose_where_decisions_are_made(cortex, shop):
+def test_project_settings_cannot_choose_where_decisions_are_made(cortex, shop):
     (shop / ".cortex").mkdir()
     (shop / ".cortex" / "config.yml").write_text("team:\n  approval: studio\n", encoding="utf-8")
     assert load(shop, environment=environment()).team.approval == "terminal"
 
 
-def test_the_audit_log_tells_agents_people_and_commands_apart(cortex, thread, at_terminal):
+def test_audit_log_distinguishes_agents_people_and_commands(cortex, thread, at_terminal):
     (draft,) = drafted(comment_draft(thread))
     answer(cortex, "team", "drafts", "approve", draft)
     how = {
-        one["action"]: (one["actor"], one["via"])
-        for one in answer(cortex, "team", "audit")["audit"]
+        entry["action"]: (entry["actor"], entry["via"])
+        for entry in answer(cortex, "team", "audit")["audit"]
     }
     assert how["create_thread"] == ("person", "command")
     assert how["create_draft"] == ("agent", "agent")
@@ -158,7 +154,7 @@ def test_the_audit_log_tells_agents_people_and_commands_apart(cortex, thread, at
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="pseudo-terminals are POSIX")
-def test_the_controlling_terminal_is_asked_whatever_stdin_says(cortex, thread, in_window):
+def test_decision_asks_the_controlling_terminal_not_stdin(cortex, thread, in_window):
     code, out, shown = in_window("y\n", "team", "thread", "resolve", thread)
     assert (code, out.startswith("✓ Resolved")) == (0, True), shown
     assert "Why do people get logged out?" in shown and "Resolve it? [y/N]:" in shown

@@ -1,12 +1,13 @@
-"""Where cortexd and its clients meet: a private folder, a name for each home, and what is left of
-those that died.
-"""
+"""The private socket folder of cortexd, a socket name for each home, and stale sockets and notes."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,36 +18,47 @@ from cortex.base.runtime.rendezvous import MAX_SOCKET_BYTES, Rendezvous, _make_p
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Unix sockets")
 
 
+@pytest.fixture
+def run_folder() -> Iterator[Path]:
+    """A folder whose name is short enough for sockets."""
+    folder = Path(tempfile.mkdtemp(prefix="cx"))
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def meeting(run_folder: Path, tmp_path: Path) -> Rendezvous:
+    return Rendezvous(str(tmp_path / "home"), {"XDG_RUNTIME_DIR": str(run_folder)})
+
+
 def folder_of(home: object, **variables: str) -> Path:
     return Path(Rendezvous(str(home), variables).socket).parent
 
 
-def test_the_folder_is_private_and_in_the_runtime_directory(run_folder, tmp_path):
+def test_socket_folder_is_private_and_in_the_runtime_directory(run_folder, tmp_path):
     folder = folder_of(tmp_path, XDG_RUNTIME_DIR=str(run_folder))
     assert folder == run_folder / "cortex"
     assert folder.stat().st_mode & 0o777 == 0o700
 
 
 @pytest.mark.parametrize("given", ["", "relative/path", "/tmp/" + "long/" * 20, "/nowhere/at/all"])
-def test_without_a_runtime_directory_that_can_be_used_it_is_a_short_folder_of_the_user(
-    given, tmp_path
-):
+def test_unusable_runtime_directory_falls_back_to_a_short_folder_of_the_user(given, tmp_path):
     meeting = Rendezvous(str(tmp_path), {"XDG_RUNTIME_DIR": given})
     assert Path(meeting.socket).parent == Path(f"/tmp/cortex-{os.getuid()}")
     assert len(os.fsencode(meeting.socket)) < MAX_SOCKET_BYTES
 
 
-def test_the_longest_runtime_directory_still_gives_a_name_that_can_be_bound(run_folder, tmp_path):
-    place = run_folder
-    while len(str(place)) < 60:
-        place = place / "sub"
-        place.mkdir()
-    meeting = Rendezvous(str(tmp_path), {"XDG_RUNTIME_DIR": str(place)})
+def test_longest_runtime_directory_gives_a_socket_name_that_can_be_bound(run_folder, tmp_path):
+    folder = run_folder
+    while len(str(folder)) < 60:
+        folder = folder / "sub"
+        folder.mkdir()
+    meeting = Rendezvous(str(tmp_path), {"XDG_RUNTIME_DIR": str(folder)})
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         listener.bind(meeting.socket)
 
 
-def test_a_folder_that_others_could_have_made_or_enter_is_not_used(tmp_path):
+def test_socket_folder_that_others_could_make_or_enter_is_refused(tmp_path):
     target = tmp_path / "target"
     target.mkdir(mode=0o700)
     (tmp_path / "link").symlink_to(target)
@@ -60,7 +72,7 @@ def test_a_folder_that_others_could_have_made_or_enter_is_not_used(tmp_path):
 @pytest.mark.skipif(
     not hasattr(os, "getuid") or os.getuid() != 0, reason="only root can give a folder away"
 )
-def test_a_folder_of_another_owner_is_not_used(tmp_path):
+def test_socket_folder_of_another_owner_is_refused(tmp_path):
     theirs = tmp_path / "theirs"
     theirs.mkdir(mode=0o700)
     os.chown(theirs, 65_534, 65_534)
@@ -68,10 +80,10 @@ def test_a_folder_of_another_owner_is_not_used(tmp_path):
         _make_private(str(theirs))
 
 
-def test_where_another_took_the_temporary_folder_the_home_has_one(
+def test_socket_folder_is_in_the_home_when_the_temporary_name_is_taken(
     tmp_path, run_folder, monkeypatch
 ):
-    (tmp_path / f"cortex-{os.getuid()}").symlink_to(tmp_path)  # as somebody else could
+    (tmp_path / f"cortex-{os.getuid()}").symlink_to(tmp_path)  # another user could do this
     monkeypatch.setattr(rendezvous, "TEMPORARY", str(tmp_path))
     home = run_folder / "home"
     folder = folder_of(home, XDG_RUNTIME_DIR="relative")
@@ -80,7 +92,7 @@ def test_where_another_took_the_temporary_folder_the_home_has_one(
 
 
 @pytest.mark.parametrize("temporary", ["missing", "file"])
-def test_where_no_temporary_folder_can_be_made_the_home_has_one(
+def test_socket_folder_is_in_the_home_when_no_temporary_folder_can_be_made(
     tmp_path, run_folder, monkeypatch, temporary
 ):
     (tmp_path / "file").write_text("", encoding="utf-8")
@@ -92,7 +104,7 @@ def test_where_no_temporary_folder_can_be_made_the_home_has_one(
 @pytest.mark.skipif(
     not hasattr(os, "getuid") or os.getuid() == 0, reason="root may write everywhere"
 )
-def test_where_the_temporary_folder_cant_be_written_the_home_has_one(
+def test_socket_folder_is_in_the_home_when_the_temporary_folder_is_read_only(
     tmp_path, run_folder, monkeypatch
 ):
     (tmp_path / "closed").mkdir(mode=0o500)
@@ -101,23 +113,23 @@ def test_where_the_temporary_folder_cant_be_written_the_home_has_one(
     assert folder_of(home, XDG_RUNTIME_DIR="relative") == home / "run"
 
 
-def test_an_own_temporary_folder_that_is_open_to_others_is_told(tmp_path, monkeypatch):
+def test_temporary_folder_open_to_others_is_an_error(tmp_path, monkeypatch):
     (tmp_path / f"cortex-{os.getuid()}").mkdir(mode=0o755)
     monkeypatch.setattr(rendezvous, "TEMPORARY", str(tmp_path))
     with pytest.raises(PermissionError, match="only this user can enter"):
         folder_of(tmp_path / "home", XDG_RUNTIME_DIR="relative")
 
 
-def test_who_is_at_the_other_end_of_a_socket_is_known(monkeypatch):
-    one, other = socket.socketpair(socket.AF_UNIX)
-    with one, other:
-        assert rendezvous.is_own(one)
+def test_peer_of_a_socket_is_own_only_for_the_same_user(monkeypatch):
+    near, far = socket.socketpair(socket.AF_UNIX)
+    with near, far:
+        assert rendezvous.is_own(near)
         if sys.platform in ("linux", "darwin"):
             monkeypatch.setattr(os, "getuid", lambda: 12_345)
-            assert not rendezvous.is_own(one)
+            assert not rendezvous.is_own(near)
 
 
-def test_a_home_has_one_meeting_place_by_whatever_name_it_is_reached(tmp_path, run_folder):
+def test_home_has_one_socket_under_each_of_its_path_names(tmp_path, run_folder):
     home = tmp_path / "home"
     home.mkdir()
     (tmp_path / "alias").symlink_to(home)
@@ -130,8 +142,7 @@ def test_a_home_has_one_meeting_place_by_whatever_name_it_is_reached(tmp_path, r
     assert Rendezvous(str(tmp_path / "other"), variables).socket not in names
 
 
-def test_nobody_listens_at_a_stale_socket(place):
-    meeting = place.meeting
+def test_stale_socket_cannot_be_connected(meeting):
     assert meeting.connect() is None
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         listener.bind(meeting.socket)
@@ -141,6 +152,6 @@ def test_nobody_listens_at_a_stale_socket(place):
 
 
 @pytest.mark.parametrize("note", ["", "{", "[]", '{"pid": "x"}'])
-def test_a_note_that_makes_no_sense_says_nothing(place, note):
-    Path(place.meeting.note).write_text(note, encoding="utf-8")
-    assert place.meeting.read_note() in ({}, {"pid": "x"})
+def test_malformed_note_reads_as_empty(meeting, note):
+    Path(meeting.note).write_text(note, encoding="utf-8")
+    assert meeting.read_note() in ({}, {"pid": "x"})

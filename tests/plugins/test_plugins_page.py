@@ -23,7 +23,7 @@ def block(name: str) -> str:
     return found
 
 
-def test_the_example_is_a_plugin_that_works(
+def test_example_of_the_page_is_a_working_plugin(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project = tomllib.loads(block("plugin entry point"))["project"]
@@ -60,10 +60,10 @@ def test_the_example_is_a_plugin_that_works(
             plugins.preflight("TOP SECRET").reason
             == "the plugin tickets refuses it: it is marked as top secret"
         )
-        assert [one.tags for one in plugins.start()[0]] == [("sprint",)]
+        assert [observation.tags for observation in plugins.start()[0]] == [("sprint",)]
 
 
-def test_the_page_names_every_permission_category_and_hook() -> None:
+def test_page_names_every_permission_category_and_hook() -> None:
     table = PAGE.partition("<!-- plugin permissions -->")[2].partition(
         "<!-- end of plugin permissions -->"
     )[0]
@@ -72,7 +72,7 @@ def test_the_page_names_every_permission_category_and_hook() -> None:
     assert [name for name in (*CATEGORIES, *HOOKS) if f"`{name}`" not in PAGE] == []
 
 
-def test_the_page_gives_the_limits_that_there_are() -> None:
+def test_page_names_the_real_time_limits() -> None:
     limits = ProcessLimits()
     assert (
         f"have {limits.answer_seconds:g} seconds, the other hooks {limits.event_seconds:g}, loading {limits.start_seconds:g}"

@@ -1,6 +1,4 @@
-"""`cortex hook` as clients run it: what it prints, what it keeps, and that no session ever waits
-for it or fails.
-"""
+"""`cortex hook` as clients run it: its output, its inbox, and sessions that never wait or fail."""
 
 from __future__ import annotations
 
@@ -19,7 +17,7 @@ import pytest
 
 from cortex.interfaces.daemon.hook import MOST_CHARACTERS
 from interfaces.daemon.fake_cortexd import FakeCortexd
-from interfaces.daemon.place import CORTEX, Place
+from interfaces.daemon.sandbox import CORTEX, Sandbox
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="sockets in folders")
 MARKED = {
@@ -31,16 +29,16 @@ START = {"hook_event_name": "SessionStart", "session_id": "s1"}
 
 
 def hook(
-    place: Place, event: str, said: object = b"", **variables: str
+    sandbox: Sandbox, event: str, said: object = b"", **variables: str
 ) -> subprocess.CompletedProcess[bytes]:
     raw = said if isinstance(said, bytes) else json.dumps(said).encode()
-    environment = place.environment(**variables)
+    environment = sandbox.environment(**variables)
     return subprocess.run(
         [*CORTEX, "hook", event],
         input=raw,
         capture_output=True,
         env=environment,
-        cwd=place.root,
+        cwd=sandbox.root,
         timeout=30,
     )
 
@@ -49,31 +47,31 @@ def silent(done: subprocess.CompletedProcess[bytes]) -> bool:
     return (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 
-def notes(place: Place) -> list[dict]:
-    return [json.loads(one.read_bytes()) for one in sorted((place.home / "inbox").glob("*.json"))]
+def notes(sandbox: Sandbox) -> list[dict]:
+    return [
+        json.loads(file.read_bytes()) for file in sorted((sandbox.home / "inbox").glob("*.json"))
+    ]
 
 
 @pytest.fixture
-def fake(place: Place) -> Iterator[FakeCortexd]:
-    """A cortexd that answers what a test says."""
-    made = FakeCortexd(place.meeting.socket)
+def fake(sandbox: Sandbox) -> Iterator[FakeCortexd]:
+    """A scripted cortexd."""
+    made = FakeCortexd(sandbox.meeting.socket)
     yield made
     made.close()
 
 
 @pytest.fixture
 def answered(
-    place: Place, fake: FakeCortexd
+    sandbox: Sandbox, fake: FakeCortexd
 ) -> Callable[..., tuple[subprocess.CompletedProcess[bytes], dict]]:
-    """`answered(event, said, answer)`: run a hook and answer it; gives how it ended and what it
-    asked.
-    """
+    """`answered(event, said, answer)`: run a hook and answer it; gives the process and its request."""
 
     def run(event: str, said: object, answer: dict, **variables: str):
         heard: list[dict] = []
         listener = threading.Thread(target=lambda: heard.append(fake.refuse(answer)), daemon=True)
         listener.start()
-        done = hook(place, event, said, **variables)
+        done = hook(sandbox, event, said, **variables)
         listener.join(10)
         return done, heard[0]
 
@@ -116,18 +114,20 @@ def answered(
         (START, {"COPILOT_CLI": "1"}, {"additionalContext": "T\n“é”"}),
     ],
 )
-def test_each_client_gets_the_context_in_the_form_it_reads(answered, said, variables, wanted):
+def test_session_start_prints_context_in_the_format_of_each_client(
+    answered, said, variables, wanted
+):
     done, _ = answered("session-start", said, {"text": "T\n“é”"}, **variables)
     assert (done.returncode, done.stderr) == (0, b"")
     assert json.loads(done.stdout) == wanted
 
 
-def test_a_person_gets_plain_text(answered):
+def test_hook_without_a_client_prints_plain_text(answered):
     done, _ = answered("session-start", b"", {"text": "T\n“é”"})
     assert done.stdout.decode() == "T\n“é”\n"
 
 
-def test_cortexd_hears_of_the_folder_and_of_our_variables(answered, place):
+def test_hook_sends_cortexd_the_folder_and_cortex_variables_only(answered, sandbox):
     _, asked = answered(
         "session-start", {**START, "cwd": "/work/shop"}, {"text": ""}, ACK_MEM_SCOPE="shop"
     )
@@ -142,31 +142,31 @@ def test_cortexd_hears_of_the_folder_and_of_our_variables(answered, place):
     )
     assert asked["cwd"] == "/work/a"
     _, asked = answered("session-start", {"cwd": 7}, {})
-    assert asked["cwd"] == str(place.root)
+    assert asked["cwd"] == str(sandbox.root)
 
 
 @pytest.mark.parametrize(
     "answer",
     [{}, {"text": ""}, {"text": " \n"}, {"text": None}, {"text": "x" * (MOST_CHARACTERS + 1)}],
 )
-def test_where_there_is_nothing_to_say_it_says_nothing(answered, answer):
+def test_hook_prints_nothing_when_cortexd_answers_nothing(answered, answer):
     assert silent(answered("session-start", START, answer)[0])
 
 
-def test_a_cortexd_that_does_not_answer_holds_up_no_session(place, fake):
-    assert silent(hook(place, "session-start", START))
+def test_session_start_does_not_wait_for_a_silent_cortexd(sandbox, fake):
+    assert silent(hook(sandbox, "session-start", START))
 
 
-def test_a_session_start_without_cortexd_starts_it(place):
-    assert silent(hook(place, "session-start", START))
-    assert place.pid()
+def test_session_start_starts_cortexd(sandbox, until):
+    assert silent(hook(sandbox, "session-start", START))
+    until(lambda: sandbox.meeting.ask({"control": "ping"}) is not None)
 
 
-def test_who_wants_no_cortexd_gets_none(place):
-    assert silent(hook(place, "session-start", START, CORTEX_NO_SIDECAR="1"))
-    assert silent(hook(place, "stop", MARKED, CORTEX_NO_SIDECAR="1"))
-    assert not place.cortexds()
-    assert [note["candidates"][0]["title"] for note in notes(place)] == ["blue"]
+def test_hook_starts_no_cortexd_when_the_sidecar_is_disabled(sandbox):
+    assert silent(hook(sandbox, "session-start", START, CORTEX_NO_SIDECAR="1"))
+    assert silent(hook(sandbox, "stop", MARKED, CORTEX_NO_SIDECAR="1"))
+    assert not sandbox.cortexds()
+    assert [note["candidates"][0]["title"] for note in notes(sandbox)] == ["blue"]
 
 
 # -- the end of a turn
@@ -174,7 +174,7 @@ def test_who_wants_no_cortexd_gets_none(place):
 
 
 @pytest.mark.parametrize("event", ["stop", "pre-compact"])
-def test_what_was_marked_is_in_the_inbox_before_cortexd_hears_of_it(answered, place, event):
+def test_marked_lines_are_in_the_inbox_before_cortexd_is_notified(answered, sandbox, event):
     done, asked = answered(
         event,
         {**MARKED, "cwd": "/work/shop", "transcript_path": "/x/.claude/t.jsonl"},
@@ -182,7 +182,7 @@ def test_what_was_marked_is_in_the_inbox_before_cortexd_hears_of_it(answered, pl
     )
     assert silent(done)
     assert (asked["event"], asked["cwd"]) == (event, "/work/shop")
-    (note,) = notes(place)
+    (note,) = notes(sandbox)
     assert abs(note.pop("at") - time.time()) < 60
     assert note == {
         "format": 1,
@@ -203,56 +203,59 @@ def test_what_was_marked_is_in_the_inbox_before_cortexd_hears_of_it(answered, pl
     }
 
 
-def test_a_turn_without_marks_touches_nothing(place, fake):
-    assert silent(hook(place, "stop", {"session_id": "s1", "last_assistant_message": "Done."}))
-    assert fake.nobody_comes()
-    assert not place.home.exists()
+def test_turn_without_marks_writes_nothing(sandbox, fake):
+    assert silent(hook(sandbox, "stop", {"session_id": "s1", "last_assistant_message": "Done."}))
+    assert fake.no_connection_comes()
+    assert not sandbox.home.exists()
 
 
-def test_a_hook_that_is_killed_before_it_told_cortexd_has_lost_nothing(place, fake):
+def test_marked_lines_survive_a_hook_killed_before_it_notifies_cortexd(sandbox, fake):
     with subprocess.Popen(
-        [*CORTEX, "hook", "stop"], stdin=subprocess.PIPE, env=place.environment(), cwd=place.root
+        [*CORTEX, "hook", "stop"],
+        stdin=subprocess.PIPE,
+        env=sandbox.environment(),
+        cwd=sandbox.root,
     ) as process:
         assert process.stdin
         process.stdin.write(json.dumps(MARKED).encode())
         process.stdin.close()
-        raw, _ = fake._listener.accept()  # it has come to tell, and isn't answered
+        raw, _ = fake._listener.accept()  # it waits for an answer
         process.send_signal(signal.SIGKILL)
         process.wait(30)
         raw.close()
-    assert [note["candidates"][0]["title"] for note in notes(place)] == ["blue"]
+    assert [note["candidates"][0]["title"] for note in notes(sandbox)] == ["blue"]
 
 
-def test_a_cortexd_that_is_busy_or_leaves_holds_up_nobody(place, fake):
-    assert silent(hook(place, "stop", MARKED))  # nobody answers
-    assert len(notes(place)) == 1
+def test_stop_hook_does_not_wait_for_a_silent_cortexd(sandbox, fake):
+    assert silent(hook(sandbox, "stop", MARKED))
+    assert len(notes(sandbox)) == 1
 
 
-def test_without_cortexd_what_was_marked_is_kept_and_cortexd_is_started(place, until):
-    assert silent(hook(place, "stop", MARKED))
-    until(lambda: place.meeting.ask({"control": "ping"}) is not None)
+def test_marked_lines_are_kept_and_cortexd_started_when_none_runs(sandbox, until):
+    assert silent(hook(sandbox, "stop", MARKED))
+    until(lambda: sandbox.meeting.ask({"control": "ping"}) is not None)
 
 
-def test_hooks_of_many_windows_at_once_lose_nothing(place, fake):
+def test_concurrent_hooks_lose_no_marked_line(sandbox, fake):
     processes = []
     for number in range(8):
         said = json.dumps({"candidates": [f"{number}"], "session_id": "s"}).encode()
         process = subprocess.Popen(
             [*CORTEX, "hook", "stop"],
             stdin=subprocess.PIPE,
-            env=place.environment(CORTEX_NO_SIDECAR="1"),
+            env=sandbox.environment(CORTEX_NO_SIDECAR="1"),
         )
         processes.append(process)
         assert process.stdin
         process.stdin.write(said)
         process.stdin.close()
     assert [process.wait(30) for process in processes] == [0] * 8
-    assert sorted(note["candidates"][0]["title"] for note in notes(place)) == [
+    assert sorted(note["candidates"][0]["title"] for note in notes(sandbox)) == [
         str(number) for number in range(8)
     ]
 
 
-def test_a_transcript_is_read_where_the_client_hands_over_no_message(answered, place, tmp_path):
+def test_transcript_is_read_when_the_client_sends_no_message(answered, sandbox, tmp_path):
     transcript = tmp_path / "rollout.jsonl"
     content = [{"type": "output_text", "text": "gotcha: sharp"}]
     record = {
@@ -264,10 +267,10 @@ def test_a_transcript_is_read_where_the_client_hands_over_no_message(answered, p
         "pre-compact", {"session_id": "s1", "transcript_path": str(transcript)}, {"text": ""}
     )
     assert silent(done)
-    assert notes(place)[0]["candidates"][0]["title"] == "sharp"
+    assert notes(sandbox)[0]["candidates"][0]["title"] == "sharp"
 
 
-def test_copilot_s_last_message_may_come_while_the_hook_is_under_way(place, tmp_path):
+def test_copilot_message_written_during_the_hook_is_read(sandbox, tmp_path):
     transcript = tmp_path / "events.jsonl"
     transcript.write_text(
         '{"type": "user.message", "data": {"content": "hello"}}\n', encoding="utf-8"
@@ -281,9 +284,9 @@ def test_copilot_s_last_message_may_come_while_the_hook_is_under_way(place, tmp_
     later = threading.Timer(0.8, finish)
     later.start()
     said = {"hook_event_name": "Stop", "session_id": "s1", "transcript_path": str(transcript)}
-    assert silent(hook(place, "stop", said, COPILOT_CLI="1", CORTEX_NO_SIDECAR="1"))
+    assert silent(hook(sandbox, "stop", said, COPILOT_CLI="1", CORTEX_NO_SIDECAR="1"))
     later.join()
-    assert [note["candidates"][0]["title"] for note in notes(place)] == ["late"]
+    assert [note["candidates"][0]["title"] for note in notes(sandbox)] == ["late"]
 
 
 # -- whatever happens
@@ -292,42 +295,44 @@ def test_copilot_s_last_message_may_come_while_the_hook_is_under_way(place, tmp_
 
 @pytest.mark.parametrize("event", ["session-start", "stop", "pre-compact"])
 @pytest.mark.parametrize("home", ["a file", "in a file", "relative"])
-def test_a_home_that_cannot_be_is_nobody_s_problem(place, tmp_path, event, home):
+def test_home_that_cannot_be_created_fails_no_hook(sandbox, tmp_path, event, home):
     file = tmp_path / "file"
     file.write_text("", encoding="utf-8")
     where = {"a file": str(file), "in a file": str(file / "home"), "relative": "home"}[home]
-    assert silent(hook(place, event, MARKED, CORTEX_HOME=where, CORTEX_NO_SIDECAR="1"))
+    assert silent(hook(sandbox, event, MARKED, CORTEX_HOME=where, CORTEX_NO_SIDECAR="1"))
 
 
 @pytest.mark.skipif(
     sys.platform == "win32" or os.geteuid() == 0, reason="everything can be written"
 )
-def test_a_home_that_cannot_be_written_is_nobody_s_problem(place):
-    place.home.mkdir(0o500)
-    assert silent(hook(place, "stop", MARKED))
+def test_read_only_home_fails_no_hook(sandbox):
+    sandbox.home.mkdir(0o500)
+    assert silent(hook(sandbox, "stop", MARKED))
 
 
-def test_a_full_disk_is_nobody_s_problem(place):
+def test_full_disk_fails_no_hook(sandbox):
     import resource
 
     done = subprocess.run(
         [*CORTEX, "hook", "stop"],
         input=json.dumps(MARKED).encode(),
         capture_output=True,
-        env=place.environment(CORTEX_NO_SIDECAR="1"),
+        env=sandbox.environment(CORTEX_NO_SIDECAR="1"),
         timeout=30,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0)),
     )
     assert silent(done)
-    assert os.listdir(place.home / "inbox") == []
+    assert os.listdir(sandbox.home / "inbox") == []
 
 
-def test_without_a_meeting_place_what_was_marked_is_kept(place, tmp_path):
+def test_marked_lines_are_kept_when_no_socket_folder_can_be_made(sandbox, tmp_path):
     exposed = tmp_path / "run"
     (exposed / "cortex").mkdir(parents=True)
     os.chmod(exposed / "cortex", 0o777)
-    assert silent(hook(place, "stop", MARKED, XDG_RUNTIME_DIR=str(exposed), CORTEX_NO_SIDECAR="1"))
-    assert len(notes(place)) == 1
+    assert silent(
+        hook(sandbox, "stop", MARKED, XDG_RUNTIME_DIR=str(exposed), CORTEX_NO_SIDECAR="1")
+    )
+    assert len(notes(sandbox)) == 1
 
 
 @pytest.mark.parametrize(
@@ -343,33 +348,33 @@ def test_without_a_meeting_place_what_was_marked_is_kept(place, tmp_path):
     ],
     ids=["bytes", "deep", "list", "string", "half", "number", "huge"],
 )
-def test_garbage_is_as_good_as_nothing(place, said):
+def test_garbage_on_stdin_is_ignored(sandbox, said):
     for event in ("session-start", "stop", "something-new"):
-        assert silent(hook(place, event, said, CORTEX_NO_SIDECAR="1"))
-    assert not place.home.exists()
+        assert silent(hook(sandbox, event, said, CORTEX_NO_SIDECAR="1"))
+    assert not sandbox.home.exists()
 
 
-def test_a_message_counts_also_where_the_client_does_not_end_it(place):
+def test_message_on_an_open_stdin_is_read(sandbox):
     with subprocess.Popen(
         [*CORTEX, "hook", "stop"],
         stdin=subprocess.PIPE,
-        env=place.environment(CORTEX_NO_SIDECAR="1"),
+        env=sandbox.environment(CORTEX_NO_SIDECAR="1"),
     ) as process:
         assert process.stdin
         process.stdin.write(json.dumps(MARKED).encode() + b"\n")
         process.stdin.flush()
         assert process.wait(30) == 0
-    assert len(notes(place)) == 1
+    assert len(notes(sandbox)) == 1
 
 
 @pytest.mark.parametrize("stdin", ["terminal", "closed"])
-def test_without_a_client_nothing_is_waited_for(place, stdin):
+def test_hook_without_a_client_does_not_wait_for_stdin(sandbox, stdin):
     command = [*CORTEX, "hook", "stop"]
     if stdin == "closed":
         command = ["/bin/sh", "-c", 'exec "$0" "$@" <&-', *command]
     main, other = os.openpty()
     done = subprocess.run(
-        command, stdin=other, capture_output=True, env=place.environment(), timeout=30
+        command, stdin=other, capture_output=True, env=sandbox.environment(), timeout=30
     )
     assert silent(done)
     os.close(main)
@@ -382,7 +387,7 @@ def test_without_a_client_nothing_is_waited_for(place, stdin):
 
 @pytest.fixture
 def daemon(run_folder: Path) -> Iterator[Callable[..., dict | None]]:
-    """`daemon(event, token)`: what a Daemon answers at a moment; its end is seen to."""
+    """`daemon(event, token)`: the answer of a Daemon to a session event."""
     path = str(run_folder / f"d{os.urandom(3).hex()}.sock")
     command = [sys.executable, str(Path(__file__).with_name("hooked_daemon.py")), path, "secret"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
@@ -410,31 +415,31 @@ def daemon(run_folder: Path) -> Iterator[Callable[..., dict | None]]:
         assert b"k3y" not in said
 
 
-def test_cortexd_says_what_there_is_to_say_and_nothing_where_that_fails_or_takes_long(daemon):
+def test_session_event_answers_nothing_on_failure_or_timeout(daemon):
     assert daemon("stop") == {"text": "stop in /w"}
     assert daemon("raise") == {"text": ""}
     assert daemon("wait") == {"text": ""}
 
 
-def test_cortexd_takes_moments_only_from_who_has_its_token(daemon):
+def test_session_event_with_a_wrong_token_is_ignored(daemon):
     assert daemon("stop", token="another") is None
 
 
-def test_a_secret_never_reaches_the_inbox(place):
+def test_candidate_with_a_secret_never_reaches_the_inbox(sandbox):
     token = "ghp_" + "aB3dE5fG7hJ9kL1mN3pQ5rS7tU9vW1xY3z5A"
     listed = [{"title": "Deploy key", "facts": ["It is this", token]}, "Lamps are blue"]
     said = {**MARKED, "last_assistant_message": f"remember: use {token}", "candidates": listed}
-    assert silent(hook(place, "stop", said, CORTEX_NO_SIDECAR="1"))
-    assert [[one["title"] for one in note["candidates"]] for note in notes(place)] == [
-        ["Lamps are blue"]
-    ]
+    assert silent(hook(sandbox, "stop", said, CORTEX_NO_SIDECAR="1"))
+    assert [
+        [candidate["title"] for candidate in note["candidates"]] for note in notes(sandbox)
+    ] == [["Lamps are blue"]]
     assert silent(
         hook(
-            place,
+            sandbox,
             "stop",
             {**MARKED, "last_assistant_message": f"gotcha: {token}"},
             CORTEX_NO_SIDECAR="1",
         )
     )
-    files = [file for file in place.home.rglob("*") if file.is_file()]
+    files = [file for file in sandbox.home.rglob("*") if file.is_file()]
     assert not [file for file in files if token.encode() in file.read_bytes()]

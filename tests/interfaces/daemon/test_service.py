@@ -1,6 +1,4 @@
-"""Every documented variable of a client counts through cortexd, or a warning says what counts
-instead.
-"""
+"""Variables of clients that reach cortexd: each takes effect, or a warning names what does."""
 
 from __future__ import annotations
 
@@ -55,7 +53,7 @@ PLACES = ("workspace.paths",)
 
 
 class Cortexd:
-    """What cortexd does with a hello, in this process: one set of engines for all clients."""
+    """The sessions of cortexd in this process, with one set of engines for all clients."""
 
     def __init__(self, folder: Path) -> None:
         self.home, self.root = folder / "home", folder / "work"
@@ -65,9 +63,7 @@ class Cortexd:
         self._open = opener(self.lenders, read_arguments)
 
     def open(self, *arguments: str, **variables: str) -> ClientSession:
-        """What a client with these variables gets, which reach cortexd as the front end passes them
-        on.
-        """
+        """The session of a client whose variables a shim has passed on."""
         passed = own_variables({"CORTEX_HOME": str(self.home), "PATH": "/bin", **variables})
         return self._open(Hello(arguments, str(self.root), passed, "0.1.0", 1, 1))
 
@@ -119,7 +115,7 @@ def other_value(key: Key) -> str:
 
 
 @pytest.mark.parametrize("place", range(max(len(key.variables) for key in KEYS)))
-def test_every_variable_counts_through_cortexd_or_is_said_not_to(
+def test_each_variable_takes_effect_through_cortexd_or_is_warned_about(
     open_client: Callable[..., ClientSession], place: int
 ) -> None:
     """The first variable of every setting at once, then the second of those that have one, then the
@@ -146,7 +142,7 @@ def test_every_variable_counts_through_cortexd_or_is_said_not_to(
 @pytest.mark.parametrize(
     "variable", ["CORTEX_WORKSPACE_PATHS", "CODEINDEX_WORKSPACE_PATH", "CLAUDE_PROJECT_DIR"]
 )
-def test_a_variable_names_the_project_through_cortexd(
+def test_variable_selects_the_project_through_cortexd(
     open_client: Callable[..., ClientSession], tmp_path: Path, variable: str
 ) -> None:
     (tmp_path / "there").mkdir()
@@ -154,7 +150,7 @@ def test_a_variable_names_the_project_through_cortexd(
     assert [family.context.names for family in served.families] == [("there",)]
 
 
-def test_what_one_client_sets_for_the_index_is_not_what_the_other_gets(
+def test_index_setting_of_one_client_does_not_reach_another(
     open_client: Callable[..., ClientSession],
 ) -> None:
     first = open_client("code", CODEINDEX_CHUNK_SIZE="50")
@@ -168,8 +164,8 @@ def test_what_one_client_sets_for_the_index_is_not_what_the_other_gets(
     assert "notes" not in answer["metadata"]
     assert [
         family.context.settings.indexing.chunk_size
-        for one in (first, second)
-        for family in one.families
+        for session in (first, second)
+        for family in session.families
     ] == [250] * 2
     with (
         first.families[0].context.open() as [(_, one)],
@@ -178,7 +174,9 @@ def test_what_one_client_sets_for_the_index_is_not_what_the_other_gets(
         assert one is two
 
 
-def test_a_limit_of_documents_reaches_cortexd(open_client: Callable[..., ClientSession]) -> None:
+def test_documents_limit_variable_reaches_cortexd(
+    open_client: Callable[..., ClientSession],
+) -> None:
     (kb,) = open_client("kb", CONDUIT_MCP_MAX_LIMIT="6").families
     (tool,) = [tool for tool in kb.tools if tool.name == "kb_search"]
     with pytest.raises(Exception, match="6"):
@@ -191,7 +189,7 @@ def lines(caplog: pytest.LogCaptureFixture) -> Sequence[str]:
     return [record.getMessage() for record in caplog.records if record.name == "cortex.calls"]
 
 
-def test_a_client_that_wants_it_has_its_calls_logged_without_their_content(
+def test_debug_client_has_its_calls_logged_without_content(
     open_client: Callable[..., ClientSession], caplog: pytest.LogCaptureFixture
 ) -> None:
     quiet, loud = open_client("code"), open_client("code", CODEINDEX_LOG_LEVEL="debug")
@@ -205,10 +203,10 @@ def test_a_client_that_wants_it_has_its_calls_logged_without_their_content(
     assert "lamp" not in line
 
 
-def test_the_log_level_of_documents_is_that_of_their_tools(
+def test_documents_log_level_applies_to_their_tools_only(
     open_client: Callable[..., ClientSession], caplog: pytest.LogCaptureFixture
 ) -> None:
-    told: list[str] = []
+    messages: list[str] = []
     for variables in (
         {"CONDUIT_MCP_LOG_LEVEL": "debug"},
         {"CONDUIT_MCP_LOG_LEVEL": "debug", "CORTEX_MCP_KB_LOGGING_TO_STDERR": "true"},
@@ -216,10 +214,10 @@ def test_the_log_level_of_documents_is_that_of_their_tools(
         {},
     ):
         caplog.clear()
-        told.clear()
+        messages.clear()
         served = open_client("kb", **variables)
         assert served.told is not None
-        served.told.pass_on = told.append
+        served.told.pass_on = messages.append
         call(served, "kb_stats")
         wanted = (
             variables.get("CONDUIT_MCP_LOG_LEVEL") == "debug"
@@ -228,4 +226,4 @@ def test_the_log_level_of_documents_is_that_of_their_tools(
         assert [line.partition(" ms")[0].rpartition(":")[0] for line in lines(caplog)] == (
             ["a client: kb_stats"] if wanted else []
         )
-        assert bool(told) is ("CORTEX_MCP_KB_LOGGING_TO_STDERR" in variables)
+        assert bool(messages) is ("CORTEX_MCP_KB_LOGGING_TO_STDERR" in variables)

@@ -1,4 +1,4 @@
-"""Installing and taking it back, for every row of the table and any file that was there before."""
+"""Install and uninstall for every client and any file that existed before."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from cortex.interfaces.install.plans import (
     uninstall,
 )
 from interfaces.install.documents import jsonc_documents, toml_documents
-from interfaces.install.places import make_place
+from interfaces.install.machines import make_place
 
 SERVER = ServerEntry("/opt/my tools/cortex", ("mcp", "code"))
 # Every example is files and their copies on a disk
@@ -59,8 +59,8 @@ def write(file: Path, text: str) -> None:
 
 def tree(folder: Path) -> dict[str, bytes | None]:
     return {
-        str(one.relative_to(folder)): one.read_bytes() if one.is_file() else None
-        for one in folder.rglob("*")
+        str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None
+        for path in folder.rglob("*")
     }
 
 
@@ -69,10 +69,10 @@ def connect(place, client: Client, root: Path | None, *, hooks: bool) -> None:
         install(edit, place.home)
 
 
-@pytest.mark.parametrize("client", CLIENTS, ids=lambda one: one.name)
+@pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.name)
 @FEWER
 @given(choice=st.data())
-def test_what_was_there_comes_back_byte_for_byte(client: Client, choice: st.DataObject):
+def test_uninstall_restores_the_file_byte_for_byte(client: Client, choice: st.DataObject):
     with machine() as place:
         files = {
             entry_file(client, place.machine, None),
@@ -123,10 +123,12 @@ def without_ours(content: object, client: Client) -> object:
     return content
 
 
-@pytest.mark.parametrize("client", CLIENTS, ids=lambda one: one.name)
+@pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.name)
 @FEWER
 @given(choice=st.data())
-def test_after_somebody_else_changed_the_file_only_ours_goes(client: Client, choice: st.DataObject):
+def test_uninstall_after_foreign_changes_removes_only_our_entry(
+    client: Client, choice: st.DataObject
+):
     with machine() as place:
         file = entry_file(client, place.machine, None)
         write(file, choice.draw(documents(client)))
@@ -144,10 +146,12 @@ def test_after_somebody_else_changed_the_file_only_ours_goes(client: Client, cho
         assert tree(place.home) == {}
 
 
-@pytest.mark.parametrize("client", CLIENTS, ids=lambda one: one.name)
+@pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.name)
 @FEWER
 @given(choice=st.data())
-def test_after_edits_elsewhere_every_foreign_byte_stays(client: Client, choice: st.DataObject):
+def test_uninstall_after_edits_elsewhere_keeps_every_foreign_byte(
+    client: Client, choice: st.DataObject
+):
     """The same edits, made to the file with our entry and hooks and to one that never had them, end
     alike.
     """
@@ -216,10 +220,10 @@ def comments_of(text: str) -> int:
     return text.count("a note") + text.count("empty */") + text.count("// empty")
 
 
-@pytest.mark.parametrize("client", CLIENTS, ids=lambda one: one.name)
+@pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.name)
 @FEWER
 @given(choice=st.data())
-def test_without_any_record_ours_is_cut_out(client: Client, choice: st.DataObject):
+def test_uninstall_without_an_undo_record_cuts_out_our_entry(client: Client, choice: st.DataObject):
     with machine() as place:
         file = entry_file(client, place.machine, None)
         write(file, choice.draw(documents(client)))
@@ -233,8 +237,8 @@ def test_without_any_record_ours_is_cut_out(client: Client, choice: st.DataObjec
         assert left == original or left == original | {client.key: {}}
 
 
-@pytest.mark.parametrize("client", WITH_PROJECT, ids=lambda one: one.name)
-def test_a_projects_files_come_and_go(client: Client, place):
+@pytest.mark.parametrize("client", WITH_PROJECT, ids=lambda client: client.name)
+def test_project_files_are_removed_by_uninstall(client: Client, place):
     (place.root / ".git").mkdir()
     before = tree(place.root)
     connect(place, client, place.root, hooks=True)
@@ -243,7 +247,7 @@ def test_a_projects_files_come_and_go(client: Client, place):
     assert tree(place.root) == before
 
 
-def test_all_clients_at_once_leave_no_folder_behind(place):
+def test_uninstalling_all_clients_leaves_no_folder_behind(place):
     for edit in plan_install(CLIENTS, place.machine, None, InstallOptions(SERVER, hooks=True)):
         install(edit, place.home)
     for client in CLIENTS:  # one after the other, although some share a folder or a file
@@ -252,9 +256,9 @@ def test_all_clients_at_once_leave_no_folder_behind(place):
     assert tree(place.home) == {}
 
 
-def test_a_file_that_two_clients_share_stays_for_the_other(place):
+def test_file_shared_by_two_clients_stays_for_the_other(place):
     vscode, copilot = (
-        next(one for one in CLIENTS if one.name == name) for name in ("vscode", "copilot")
+        next(client for client in CLIENTS if client.name == name) for name in ("vscode", "copilot")
     )
     for client in (vscode, copilot):
         connect(place, client, None, hooks=True)
@@ -266,7 +270,7 @@ def test_a_file_that_two_clients_share_stays_for_the_other(place):
     assert tree(place.machine.home) == {}
 
 
-def test_hooks_that_come_later_are_taken_back_with_the_rest(place):
+def test_hooks_added_later_are_uninstalled_with_the_entry(place):
     gemini = next(client for client in CLIENTS if client.name == "gemini")
     file = entry_file(gemini, place.machine, None)
     write(file, '{\n\t"theme": "dark" // mine\n}')
@@ -278,7 +282,7 @@ def test_hooks_that_come_later_are_taken_back_with_the_rest(place):
     assert tree(place.machine.home) == before
 
 
-def test_a_change_between_two_installations_is_not_lost(place):
+def test_change_between_two_installations_is_kept(place):
     cursor = next(client for client in CLIENTS if client.name == "cursor")
     file = entry_file(cursor, place.machine, None)
     write(file, "{}")

@@ -1,6 +1,4 @@
-"""What the doctor says of clients' entries and what `--fix` does to them, for every client, and
-that uninstalling undoes it.
-"""
+"""Checks of the entries of clients: findings, fixes, and fixes undone by uninstalling."""
 
 from __future__ import annotations
 
@@ -50,7 +48,7 @@ SCOPES = [
     if scope == "user" or client.project
 ]
 every = pytest.mark.parametrize(
-    ("client", "scope"), SCOPES, ids=lambda one: getattr(one, "name", one)
+    ("client", "scope"), SCOPES, ids=lambda value: getattr(value, "name", value)
 )
 
 
@@ -105,7 +103,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
 
 
 def others(client: Client) -> bytes:
-    """A file with somebody else's server in it, a comment and a layout of its own."""
+    """A file with a foreign server, a comment and a layout of its own."""
     if client.format is ConfigFormat.TOML:
         return b'model = "x"  # mine\n\n[mcp_servers.other]\ncommand = "other"\n'
     comment = "  // mine\n" if client.format is ConfigFormat.JSONC else ""
@@ -113,9 +111,7 @@ def others(client: Client) -> bytes:
 
 
 @every
-def test_an_entry_whose_program_is_gone_starts_this_one_and_uninstalling_gives_the_bytes_back(
-    desk, client, scope
-):
+def test_missing_program_is_replaced_and_uninstall_restores_the_bytes(desk, client, scope):
     file = desk.file(client, scope)
     file.write_bytes(others(client))
     desk.connect(client, scope, GONE, "code", "--workspace", str(desk.project))
@@ -133,9 +129,7 @@ def test_an_entry_whose_program_is_gone_starts_this_one_and_uninstalling_gives_t
 
 
 @every
-def test_a_folder_that_is_gone_is_no_longer_served_and_uninstalling_gives_the_bytes_back(
-    desk, client, scope, tmp_path
-):
+def test_missing_folder_is_dropped_and_uninstall_restores_the_bytes(desk, client, scope, tmp_path):
     file = desk.file(client, scope)
     file.write_bytes(others(client))
     lost = str(tmp_path / "lost")
@@ -153,7 +147,7 @@ def test_a_folder_that_is_gone_is_no_longer_served_and_uninstalling_gives_the_by
     assert file.read_bytes() == others(client)
 
 
-def test_of_several_folders_those_that_are_there_stay(desk, tmp_path):
+def test_existing_folders_of_an_entry_are_kept(desk, tmp_path):
     client, lost = find_client("claude-desktop"), str(tmp_path / "lost")
     folder = str(desk.project)
     desk.connect(
@@ -166,7 +160,7 @@ def test_of_several_folders_those_that_are_there_stay(desk, tmp_path):
 
 
 @pytest.mark.parametrize("client", CLIENTS, ids=lambda one: one.name)
-def test_a_variable_that_names_a_lost_folder_goes_and_the_others_stay(desk, client, tmp_path):
+def test_variable_naming_a_missing_folder_is_removed_and_others_are_kept(desk, client, tmp_path):
     lost, kept = (
         str(tmp_path / "lost"),
         {"command": PROGRAM, "args": ["mcp", "--workspace", str(desk.project)]},
@@ -194,7 +188,7 @@ def test_a_variable_that_names_a_lost_folder_goes_and_the_others_stay(desk, clie
     assert read_server(after) == ServerEntry(PROGRAM, tuple(kept["args"]))
 
 
-def test_a_lost_program_and_a_lost_folder_are_two_faults_and_both_are_fixed_at_once(desk, tmp_path):
+def test_missing_program_and_missing_folder_are_two_faults_fixed_at_once(desk, tmp_path):
     client = find_client("vscode")
     desk.connect(client, "project", GONE, "--workspace", str(tmp_path / "lost"))
     assert [fault.level for fault in desk.faults()] == [Level.ERROR] * 2
@@ -203,7 +197,7 @@ def test_a_lost_program_and_a_lost_folder_are_two_faults_and_both_are_fixed_at_o
     assert read_server(desk.entry(client, "project")) == ServerEntry("cortex", ("mcp",))
 
 
-def test_what_a_person_set_in_an_entry_stays(desk):
+def test_fields_added_to_an_entry_are_kept(desk):
     client = find_client("opencode")
     file = desk.file(client, "user")
     entry = {
@@ -217,7 +211,7 @@ def test_what_a_person_set_in_an_entry_stays(desk):
     assert desk.entry(client, "user") == {**entry, "command": [PROGRAM, "mcp", "code"]}
 
 
-def test_a_runner_that_is_gone_is_replaced_by_this_program(desk):
+def test_missing_runner_is_replaced_by_this_program(desk):
     client = find_client("kiro")
     desk.file(client, "user").write_text(
         json.dumps(
@@ -244,7 +238,7 @@ def test_a_runner_that_is_gone_is_replaced_by_this_program(desk):
     ],
 )
 @pytest.mark.parametrize("scope", ["user", "project"])
-def test_an_entry_of_somebody_else_is_told_and_never_touched(desk, entry, scope):
+def test_foreign_entry_is_reported_and_never_changed(desk, entry, scope):
     client = find_client("cursor")
     file = desk.file(client, scope)
     file.write_text(json.dumps({"mcpServers": {"cortex": entry}}), encoding="utf-8")
@@ -257,7 +251,7 @@ def test_an_entry_of_somebody_else_is_told_and_never_touched(desk, entry, scope)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a script as a program")
-def test_another_installation_that_works_is_noted_and_left_alone(desk, tmp_path):
+def test_another_working_installation_is_noted_and_left_alone(desk, tmp_path):
     program = tmp_path / "other" / "bin" / "cortex"
     program.parent.mkdir(parents=True)
     program.write_text("#!/bin/sh\n", encoding="utf-8")
@@ -266,7 +260,7 @@ def test_another_installation_that_works_is_noted_and_left_alone(desk, tmp_path)
     desk.connect(find_client("claude-code"), "project", str(program))
     notes = desk.findings()
     assert [(note.level, note.fix, note.repair) for note in notes] == [(Level.OK, "", None)] * 2
-    assert all("another installation" in one.text for one in notes)
+    assert all("another installation" in note.text for note in notes)
 
 
 @pytest.mark.parametrize("scope", ["user", "project"])
@@ -279,9 +273,7 @@ def test_another_installation_that_works_is_noted_and_left_alone(desk, tmp_path)
         "%LOCALAPPDATA%/cortex.exe",
     ],
 )
-def test_a_program_that_only_the_client_can_find_is_never_called_gone_or_changed(
-    desk, command, scope
-):
+def test_program_that_only_the_client_can_resolve_is_left_alone(desk, command, scope):
     client = find_client("vscode")
     desk.connect(client, scope, command)
     (note,) = desk.findings()
@@ -290,9 +282,7 @@ def test_a_program_that_only_the_client_can_find_is_never_called_gone_or_changed
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a script as a program")
-def test_a_relative_program_is_looked_for_in_the_project_and_not_where_the_doctor_is_run(
-    desk, monkeypatch, tmp_path
-):
+def test_relative_program_is_resolved_against_the_project(desk, monkeypatch, tmp_path):
     client, command = find_client("claude-code"), "./.venv/bin/cortex"
     program = desk.project / command
     program.parent.mkdir(parents=True)
@@ -310,7 +300,7 @@ def test_a_relative_program_is_looked_for_in_the_project_and_not_where_the_docto
     assert read_server(desk.entry(client, "user")) == ServerEntry(command, ("mcp",))
 
 
-def test_hooks_whose_program_only_the_client_can_find_are_left(desk):
+def test_hooks_with_a_program_that_only_the_client_can_resolve_are_left_alone(desk):
     client = find_client("claude-code")
     file = hooks_file(client, desk.machine, desk.project)
     assert file is not None
@@ -328,9 +318,7 @@ def test_hooks_whose_program_only_the_client_can_find_are_left(desk):
     assert desk.faults() == []
 
 
-def test_a_projects_entry_without_a_program_on_the_path_is_told_and_gets_no_path_of_a_person(
-    desk, monkeypatch
-):
+def test_project_entry_off_the_path_is_reported_and_gets_no_personal_path(desk, monkeypatch):
     desk.connect(find_client("claude-code"), "project", "cortex")
     monkeypatch.setenv("PATH", str(desk.home))
     (fault,) = desk.faults()
@@ -338,14 +326,14 @@ def test_a_projects_entry_without_a_program_on_the_path_is_told_and_gets_no_path
     assert "on the PATH" in fault.fix
 
 
-def test_an_entry_without_a_folder_is_told_where_the_client_has_no_project(desk):
+def test_entry_without_a_folder_is_reported_for_a_client_without_projects(desk):
     desk.connect(find_client("windsurf"), "user", PROGRAM)
     (fault,) = desk.faults()
     assert (fault.level, fault.repair) == (Level.WARNING, None)
     assert fault.fix == "cortex install windsurf --workspace FOLDER"
 
 
-def test_an_entry_without_a_folder_gets_the_clients_own_name_for_the_project(desk):
+def test_entry_without_a_folder_gets_the_clients_workspace_variable(desk):
     client = find_client("cursor")
     desk.file(client, "user").write_text(
         json.dumps({"mcpServers": {"cortex": {"command": PROGRAM, "args": ["mcp"]}}}),
@@ -360,7 +348,7 @@ def test_an_entry_without_a_folder_gets_the_clients_own_name_for_the_project(des
     )
 
 
-def test_an_entry_that_cant_be_changed_by_itself_is_told_and_left(desk, tmp_path):
+def test_entry_that_cannot_be_changed_alone_is_reported_and_left(desk, tmp_path):
     client = find_client("codex")
     file = desk.file(client, "user")
     text = f'[mcp_servers.cortex]\ncommand = "{PROGRAM}"\nargs = ["mcp"]\nenv = {{ {VARIABLE} = "{tmp_path / "lost"}" }}\n'
@@ -370,7 +358,7 @@ def test_an_entry_that_cant_be_changed_by_itself_is_told_and_left(desk, tmp_path
     assert file.read_text(encoding="utf-8") == text
 
 
-def test_only_our_entry_can_be_changed():
+def test_fix_of_a_foreign_entry_is_refused():
     with pytest.raises(Exception, match="isn't ours"):
         change_entry(
             '{"mcpServers": {"cortex": {"command": "x"}}}',
@@ -382,8 +370,10 @@ def test_only_our_entry_can_be_changed():
 HOOKED = [(client, scope) for client, scope in SCOPES if client.hooks]
 
 
-@pytest.mark.parametrize(("client", "scope"), HOOKED, ids=lambda one: getattr(one, "name", one))
-def test_hooks_whose_program_is_gone_run_this_one_and_uninstalling_gives_the_bytes_back(
+@pytest.mark.parametrize(
+    ("client", "scope"), HOOKED, ids=lambda value: getattr(value, "name", value)
+)
+def test_hooks_with_a_missing_program_are_replaced_and_uninstall_restores_the_bytes(
     desk, client, scope
 ):
     file = hooks_file(client, desk.machine, desk.root(scope))
@@ -406,7 +396,7 @@ def test_hooks_whose_program_is_gone_run_this_one_and_uninstalling_gives_the_byt
     assert file.read_bytes() == before
 
 
-def test_only_the_hooks_that_are_there_are_changed(desk):
+def test_fix_changes_only_existing_hooks(desk):
     client = find_client("claude-code")
     file = hooks_file(client, desk.machine, None)
     assert file is not None and client.hooks is not None
@@ -421,7 +411,7 @@ def test_only_the_hooks_that_are_there_are_changed(desk):
     assert hooks["Stop"][1]["hooks"][0]["command"] == f"{PROGRAM} hook stop"
 
 
-def test_a_projects_hooks_without_a_program_on_the_path_are_told(desk, monkeypatch):
+def test_project_hooks_off_the_path_are_reported(desk, monkeypatch):
     client = find_client("cursor")
     wish = InstallOptions(ServerEntry("cortex", ("mcp",)), hooks=True)
     for edit in plan_install([client], desk.machine, desk.project, wish):
@@ -432,3 +422,44 @@ def test_a_projects_hooks_without_a_program_on_the_path_are_told(desk, monkeypat
         ("clients", None),
         ("hooks", None),
     ]
+
+
+@pytest.mark.parametrize(
+    ("entry", "level", "word"),
+    [
+        ({"command": "/nowhere/bin/cortex", "args": ["mcp"]}, "error", "isn't there"),
+        ({"command": "cortex", "args": ["mcp", "--workspace", "/nowhere"]}, "error", ""),
+        ({"command": "npx", "args": ["cortex-of-somebody"]}, "warning", "another server"),
+    ],
+)
+def test_client_entry_with_a_missing_target_is_found(doctor, isolated, entry, level, word):
+    file = isolated.user / ".claude.json"
+    file.write_text(json.dumps({"mcpServers": {"cortex": entry}}), encoding="utf-8")
+    code, found, _ = doctor()
+    assert (code, found["clients"]["level"]) == (1 if level == "error" else 0, level)
+    assert word in found["clients"]["text"] and "Claude Code" in found["clients"]["text"]
+    assert "cortex install claude-code" in found["clients"]["fix"]
+
+
+def test_client_entry_with_a_missing_program_starts_this_one_after_fix(doctor, isolated):
+    file = isolated.user / ".claude.json"
+    entry = {"command": "/nowhere/bin/cortex", "args": ["mcp", "code"], "env": {"A": "b"}}
+    file.write_text(
+        json.dumps({"mcpServers": {"cortex": entry, "other": {"command": "x"}}}), encoding="utf-8"
+    )
+    doctor("--fix")
+    servers = json.loads(file.read_text(encoding="utf-8"))["mcpServers"]
+    program = str(Path(sys.executable).with_name("cortex"))
+    assert servers == {"cortex": {**entry, "command": program}, "other": {"command": "x"}}
+    assert "clients" not in doctor()[1]
+
+
+def test_client_entry_of_this_program_is_ok_and_a_broken_file_is_reported(doctor, root, isolated):
+    program = Path(sys.executable).with_name("cortex")
+    file = root / ".mcp.json"
+    file.write_text(
+        json.dumps({"mcpServers": {"cortex": {"command": str(program), "args": ["mcp"]}}}), "utf-8"
+    )
+    assert "clients" not in doctor("--fix")[1]
+    file.write_text("{ nonsense", encoding="utf-8")
+    assert "can't be read" in doctor()[1]["clients"]["text"]

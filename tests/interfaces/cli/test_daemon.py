@@ -21,9 +21,7 @@ NOT_LOADED = {"asyncio", "pathlib", "pydantic", "typer", "typing", "logging"}
 
 
 class Commands:
-    """Runs `cortex ...` in a project, with a home of its own; in this process, as far as that can
-    be.
-    """
+    """Commands run in a project with a home of its own, in this process where possible."""
 
     def __init__(self, root, home, environment, run):
         self.root, self.home, self.environment, self.run = root, home, environment, run
@@ -70,44 +68,44 @@ def cortex_with_daemon(isolated, tmp_path, cortex, monkeypatch):
 def test_start_starts_cortexd_and_connects_the_project(cortex):
     body = json.loads(cortex.alone("start", "--json").stdout)
     assert body["started"] and body["pid"] == cortex.state().pid
-    assert [os.path.basename(one) for one in body["written"]] == [".mcp.json", ".gitignore"]
+    assert [os.path.basename(path) for path in body["written"]] == [".mcp.json", ".gitignore"]
     entry = json.loads((cortex.root / ".mcp.json").read_text(encoding="utf-8"))
     assert shutil.which(entry["mcpServers"]["cortex"]["command"])
     assert cortex.state().note["startedBy"].startswith("cortex start, process")
 
 
-def test_a_second_start_names_the_one_that_runs(cortex):
+def test_second_start_names_the_running_cortexd(cortex):
     pid = cortex.read("start")["pid"]
     again = cortex.read("start")
     assert (again["started"], again["pid"], again["written"]) == (False, pid, [])
     assert f"running already: process {pid}" in cortex("start")[1]
 
 
-def test_start_outside_of_any_project_says_what_it_did_not_write(cortex, isolated):
+def test_start_outside_a_project_notes_the_files_it_did_not_write(cortex, isolated):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cortex, "root", isolated.user)
         body = cortex.read("start")
     assert body["written"] == [] and any("were not written" in note for note in body["notes"])
 
 
-def test_of_many_starts_at_once_one_has_started_it(cortex):
+def test_concurrent_starts_start_one_cortexd(cortex):
     command = [*CORTEX, "start", "--json", "--no-mcp-write", "--no-gitignore-write"]
     several = [
         subprocess.Popen(command, cwd=cortex.root, env=cortex.environment, stdout=subprocess.PIPE)
         for _ in range(4)
     ]
-    answers = [json.loads(one.communicate(timeout=60)[0]) for one in several]
-    assert sorted(one.returncode for one in several) == [0, 0, 0, 0]
+    answers = [json.loads(process.communicate(timeout=60)[0]) for process in several]
+    assert sorted(process.returncode for process in several) == [0, 0, 0, 0]
     assert len({answer["pid"] for answer in answers}) == 1
 
 
-def test_start_leaves_the_projects_files_alone_where_that_is_wanted(cortex):
+def test_start_writes_no_project_files_with_the_no_write_flags(cortex):
     assert cortex.read("start", "--no-mcp-write", "--no-gitignore-write")["written"] == []
     assert not (cortex.root / ".mcp.json").exists()
     assert not (cortex.root / ".gitignore").exists()
 
 
-def test_start_says_what_kept_it_from_writing_a_file_and_runs_all_the_same(cortex):
+def test_start_reports_a_file_it_could_not_write_and_still_runs(cortex):
     (cortex.root / ".mcp.json").write_text("{ nonsense", encoding="utf-8")
     body = cortex.read("start", code=1)
     assert body["started"] and ".mcp.json" in body["error"]
@@ -115,7 +113,7 @@ def test_start_says_what_kept_it_from_writing_a_file_and_runs_all_the_same(corte
     assert cortex.state().answers
 
 
-def test_a_flag_without_an_effect_says_so_and_plugins_are_on_from_then_on(cortex):
+def test_start_notes_flags_without_effect_and_keeps_plugins_enabled(cortex):
     notes = cortex.read("start", "--skip-sync", "--plugins", "coldstart,git", "--no-mcp-write")[
         "notes"
     ]
@@ -124,7 +122,7 @@ def test_a_flag_without_an_effect_says_so_and_plugins_are_on_from_then_on(cortex
     assert cortex.read("status")["plugins"] == ["git", "coldstart"]
 
 
-def test_an_unknown_plugin_is_refused_with_those_that_are_known_before_anything_starts(cortex):
+def test_start_rejects_an_unknown_plugin_and_lists_known_ones(cortex):
     error = cortex.read("start", "--plugins", "coldstrat", code=1)["error"]
     assert (error["code"], error["context"]["known"][:2]) == (
         "PLUGIN_UNKNOWN",
@@ -140,7 +138,7 @@ def test_the_log_level_reaches_cortexd(cortex):
     assert "--log-level" in cortex.read("start", "--log-level", "info")["notes"][0]
 
 
-def test_stop_ends_it_and_is_content_where_none_runs(cortex):
+def test_stop_ends_cortexd_and_succeeds_when_none_runs(cortex):
     pid = cortex.read("start")["pid"]
     assert cortex.read("stop") == {
         "stopped": True,
@@ -154,7 +152,7 @@ def test_stop_ends_it_and_is_content_where_none_runs(cortex):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="no such signal")
-def test_stop_kills_one_that_does_not_answer_and_status_says_that_it_does_not(cortex, impatient):
+def test_stop_kills_a_silent_cortexd_that_status_reports_as_not_answering(cortex, impatient):
     pid = cortex.read("start")["pid"]
     os.kill(pid, signal.SIGSTOP)
     silent = cortex.read("status", code=1)
@@ -164,7 +162,7 @@ def test_stop_kills_one_that_does_not_answer_and_status_says_that_it_does_not(co
     assert not os.path.exists(meet_at(str(cortex.home)).socket)
 
 
-def test_restart_replaces_the_process(cortex):
+def test_restart_replaces_the_cortexd_process(cortex):
     before = cortex.read("start")["pid"]
     body = cortex.read("restart")
     assert body["ended"] == before != body["pid"]
@@ -186,7 +184,7 @@ def test_status_works_without_cortexd(cortex):
     assert "server       none" in text
 
 
-def test_status_shows_clients_and_projects_and_stop_says_that_they_are_there(cortex, until):
+def test_status_shows_clients_and_projects_and_stop_counts_clients(cortex, until):
     (cortex.root / ".env").write_text("A=1\n", encoding="utf-8")
     client = subprocess.Popen(
         [*CORTEX, "mcp", "code"],
@@ -196,9 +194,13 @@ def test_status_shows_clients_and_projects_and_stop_says_that_they_are_there(cor
         stdout=subprocess.PIPE,
     )
     try:
-        until(lambda: [one["status"] for one in cortex.read("status")["projects"]] == ["ready"])
+        until(
+            lambda: (
+                [project["status"] for project in cortex.read("status")["projects"]] == ["ready"]
+            )
+        )
         body = cortex.read("status")
-        assert [(one["pid"], one["arguments"]) for one in body["clients"]] == [
+        assert [(client["pid"], client["arguments"]) for client in body["clients"]] == [
             (client.pid, ["code"])
         ]
         assert body["projects"][0]["root"] == str(cortex.root)
@@ -216,7 +218,7 @@ def test_status_shows_clients_and_projects_and_stop_says_that_they_are_there(cor
     assert client.returncode == 0
 
 
-def test_a_profile_has_a_home_and_a_process_of_its_own(cortex):
+def test_profile_has_a_home_and_a_cortexd_of_its_own(cortex):
     own = cortex.read("start")
     other = cortex.read("start", "--profile", "work")
     assert other["started"] and other["pid"] != own["pid"]
@@ -231,7 +233,7 @@ def test_a_profile_has_a_home_and_a_process_of_its_own(cortex):
 
 @pytest.mark.parametrize("spelled", [["--profile", "work"], ["--profile=work"]])
 @pytest.mark.parametrize("alone", [[], ["--no-sidecar"]])
-def test_a_client_with_a_profile_is_served_in_that_home(cortex, spelled, alone):
+def test_client_with_a_profile_is_served_from_its_home(cortex, spelled, alone):
     (cortex.home / "profiles" / "work").mkdir(parents=True)
     (cortex.home / "profiles" / "work" / "config.yml").write_text(
         "server:\n  name: Work\n", encoding="utf-8"
@@ -255,7 +257,7 @@ def test_a_client_with_a_profile_is_served_in_that_home(cortex, spelled, alone):
     assert (cortex.state("work").running, cortex.state().running) == (not alone, False)
 
 
-def test_the_end_of_the_log_is_shown(cortex):
+def test_logs_shows_the_last_lines_of_the_log(cortex):
     assert "nothing was logged" in cortex("mcp", "logs")[2]
     cortex.read("start")
     cortex.read("stop")
@@ -263,7 +265,7 @@ def test_the_end_of_the_log_is_shown(cortex):
     assert "cortexd" in cortex("mcp", "logs")[1].splitlines()[0]
 
 
-def test_a_start_that_fails_says_what_the_log_says(cortex):
+def test_failed_start_reports_cortexd_unavailable(cortex):
     cortex.home.mkdir(parents=True)
     done = cortex.alone("start", "--json", PYTHONPATH=str(broken_package(cortex.root)))
     assert done.returncode == 1
@@ -278,7 +280,7 @@ def broken_package(folder):
     return folder
 
 
-def test_a_client_with_a_wrong_command_line_is_told_so_and_ends_with_2(cortex):
+def test_mcp_with_an_unknown_option_exits_with_2(cortex):
     done = cortex.alone("mcp", "--nonsense")
     assert done.returncode == 2
     assert "--nonsense" in done.stderr
@@ -290,7 +292,7 @@ def test_a_client_with_a_wrong_command_line_is_told_so_and_ends_with_2(cortex):
 
 @pytest.mark.parametrize("event", ["stop", "pre-compact", "something-new"])
 @pytest.mark.parametrize("said", [b"", b'{"session_id": "1"}', b"\xff" * 3_000_000, b"not JSON"])
-def test_a_hook_with_nothing_to_do_says_nothing_starts_nothing_and_never_fails(cortex, event, said):
+def test_hook_with_nothing_to_do_is_silent_and_starts_no_cortexd(cortex, event, said):
     done = subprocess.run(
         [*CORTEX, "hook", event],
         input=said,
@@ -303,7 +305,7 @@ def test_a_hook_with_nothing_to_do_says_nothing_starts_nothing_and_never_fails(c
     assert not cortex.state().running
 
 
-def test_a_hook_does_not_wait_for_a_client_that_never_ends_its_message(cortex):
+def test_hook_does_not_wait_for_a_stdin_that_stays_open(cortex):
     began = time.monotonic()
     with subprocess.Popen(
         [*CORTEX, "hook", "stop"], env=cortex.environment, stdin=subprocess.PIPE
@@ -317,7 +319,7 @@ def test_a_hook_does_not_wait_for_a_client_that_never_ends_its_message(cortex):
 
 
 @pytest.mark.parametrize("event", ["session-start", "stop"])
-def test_a_hook_loads_nothing_heavy(cortex, event):
+def test_hook_imports_no_heavy_module(cortex, event):
     code = f"import sys; sys.argv = ['cortex', 'hook', '{event}']; from cortex.__main__ import main; main(); print(*sys.modules)"
     environment = cortex.environment | {"CORTEX_NO_SIDECAR": "1"}
     said = '{"candidates": ["one"]}'

@@ -1,4 +1,4 @@
-"""Words for agents."""
+"""Instructions for agents, and templates of prompts."""
 
 from cortex.families import FAMILIES
 from cortex.toolkit import instructions
@@ -12,12 +12,12 @@ def test_instructions_stay_under_two_kilobytes_and_keep_whole_parts():
     assert text.endswith("last")
 
 
-def test_what_all_families_say_of_themselves_fits_together():
+def test_instructions_of_all_families_fit_together():
     parts = [instructions.text(name) for name in FAMILIES]
     assert [part for part in parts if part not in instructions.instructions(parts)] == []
 
 
-def test_a_template_is_filled_and_sections_without_a_value_are_gone():
+def test_template_is_filled_and_sections_without_a_value_are_dropped():
     template = instructions.text("code-search")
     assert instructions.fill(template, {"intent": "parse {{context}}"}) == (
         "Search the codebase for: parse {{context}}\n\nPlease provide relevant code snippets that help with this task."
@@ -29,7 +29,7 @@ def test_a_template_is_filled_and_sections_without_a_value_are_gone():
     )
 
 
-def test_the_overview_has_a_fifth_point_only_with_a_focus():
+def test_overview_has_a_fifth_point_only_with_a_focus():
     template = instructions.text("workspace-overview")
     assert "5." not in instructions.fill(template, {})
     assert "5. **tests Analysis**: Detailed analysis of tests\n" in instructions.fill(

@@ -1,4 +1,4 @@
-"""A home with its meeting place, and windows that want to be served there."""
+"""A home with its cortexd, and windows served by it."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ CALL = {"name": "search_code", "arguments": {"query": "switch_lamp"}}
 
 
 class Window(CodeServer):
-    """What an agent has open: the front end and its pipes."""
+    """A shim and its pipes, as an agent has them."""
 
     @property
     def stderr(self) -> str:
-        """What it has said to people, once it has ended."""
+        """Text on stderr, once it has ended."""
         assert self.process.stderr
         return self.process.stderr.read().decode()
 
     def found(self, query: str) -> list[str]:
-        """The files with these words; by meaning, everything in a small folder is a little alike."""
+        """Files with these words; by meaning, all files of a small folder are alike."""
         return [
             hit["file"]
             for hit in self.tool("search_code", query=query, strategy="tfidf")["results"]
         ]
 
     def answers(self, ids: Sequence[int | str], seconds: float = 30.0) -> dict[int | str, dict]:
-        """What answers these requests, in whatever order, each exactly once."""
+        """Answers to these requests in any order, each exactly once."""
         missing, found = set(ids), {}
         while missing:
             message = self.take(seconds)
@@ -55,7 +55,7 @@ class Window(CodeServer):
 
 
 @dataclass
-class Place:
+class Sandbox:
     """A home, a folder for its socket, and a workspace."""
 
     home: Path
@@ -109,7 +109,7 @@ class Place:
     def front_end(
         self, *more: str, stdout: int = subprocess.DEVNULL, cwd: Path | None = None
     ) -> Iterator[subprocess.Popen[bytes]]:
-        """`cortex mcp code ...` whose pipes are the test's own business."""
+        """`cortex mcp code ...` with pipes handled by the test."""
         with subprocess.Popen(
             [*CORTEX, "mcp", "code", *more],
             stdin=subprocess.PIPE,
@@ -129,7 +129,7 @@ class Place:
     def pid(self) -> int:
         """The cortexd that listens now."""
         answer = self.meeting.ask({"control": "ping"})
-        assert answer is not None, "nobody listens"
+        assert answer is not None, "no cortexd listens"
         return int(str(answer["pid"]))
 
     def cortexds(self) -> list[int]:
@@ -147,9 +147,7 @@ class Place:
         return found
 
     def end(self) -> None:
-        """Leave no cortexd behind, whatever its state; the note may tell of one that nobody can
-        reach.
-        """
+        """End every cortexd of the home, even one suspended or unreachable by its socket."""
         for pid in self.cortexds():
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGCONT)

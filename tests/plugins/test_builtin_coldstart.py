@@ -1,6 +1,4 @@
-"""What a project says of itself to a home that knows nothing of it: its README, its documents, its
-history.
-"""
+"""Cold start of a home in a new project, from its README, documents and history."""
 
 from __future__ import annotations
 
@@ -45,7 +43,7 @@ def project(tmp_path: Path) -> Path:
     return root
 
 
-def told(root: Path, **settings: object) -> dict[str, list[str]]:
+def sections_of(root: Path, **settings: object) -> dict[str, list[str]]:
     with Plugins({"coldstart": settings}) as plugins:
         sections, warnings = plugins.enrich(
             Subject("bootstrap", title="lamps", repo_root=str(root))
@@ -54,7 +52,7 @@ def told(root: Path, **settings: object) -> dict[str, list[str]]:
     return {section.title: [line.text for line in section.lines] for section in sections}
 
 
-def test_an_empty_home_begins_with_readme_documents_and_history(project: Path) -> None:
+def test_cold_start_of_an_empty_home_shows_readme_documents_and_history(project: Path) -> None:
     moment = "2026-01-05T10:00:00+00:00"
     who = {
         "GIT_AUTHOR_NAME": "Ada",
@@ -70,7 +68,7 @@ def test_an_empty_home_begins_with_readme_documents_and_history(project: Path) -
     }
     for words in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "Let there be light"]):
         subprocess.run(["git", "-C", str(project), *words], check=True, env=more, timeout=30)
-    found = told(project)
+    found = sections_of(project)
     assert found["What the README says"] == [
         "Lamps",
         "Lamps turns lights on and off. It knows three colours.",
@@ -87,14 +85,14 @@ def test_an_empty_home_begins_with_readme_documents_and_history(project: Path) -
     )
 
 
-def test_a_folder_without_git_tells_its_documents_and_settings_say_how_many(project: Path) -> None:
-    assert list(told(project)) == ["What the README says", "Documents"]
-    assert told(project, documents=1)["Documents"] == [
+def test_cold_start_without_git_lists_as_many_documents_as_configured(project: Path) -> None:
+    assert list(sections_of(project)) == ["What the README says", "Documents"]
+    assert sections_of(project, documents=1)["Documents"] == [
         "CONTRIBUTING.md: How to help, with [redacted: GitHub token]"
     ]
 
 
-def test_it_says_nothing_of_what_is_no_project_and_of_other_subjects(
+def test_cold_start_adds_nothing_outside_a_project_or_for_other_subjects(
     project: Path, tmp_path: Path
 ) -> None:
     with Plugins({"coldstart": {}}) as plugins:
