@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PLACE = ROOT / "build" / "pythons"
 TOOLS = ("pytest", "pytest-timeout", "pytest-xdist", "hypothesis", "psutil")
 TESTS = (
-    "tests/base/secret_scanner/test_secret_scanner.py",
+    "tests/base/secret_scanner",
     "tests/base/test_text.py",
     "tests/engine/sources/test_gitignore.py",
     "tests/engine/sources/test_scanner.py",

@@ -42,7 +42,7 @@ SYSTEM_FOLDERS = ("/usr/local/sbin", "/usr/sbin", "/sbin")
 # What takes longest begins first: at the end it would have one process at work and the others
 # waiting.
 LONGEST = (
-    "sync_faults/test_sync_kept.py",
+    "sync_faults/test_sync_campaign.py",
     "interfaces/daemon/test_lives.py",
     "interfaces/cli/test_daemon_commands.py",
     "interfaces/daemon/test_daemon_campaigns.py",
@@ -65,7 +65,7 @@ LONGEST = (
     "interfaces/daemon/test_daemon_records.py",
     "faults/test_kill.py",
     "faults/test_servers.py",
-    "faults/test_memories_kept.py",
+    "faults/test_memory_durability.py",
     "faults/test_sequences.py",
     "families/code/tools/test_code_settings.py",
     "families/memory/tools/test_memory_budgets.py",

@@ -1,6 +1,4 @@
-"""Indexes a folder where no file may grow beyond some bytes, then again without that limit; says
-how each went.
-"""
+"""Index a folder with a limit on the size of files, then without it; prints the outcome of each run."""
 
 import json
 import resource
