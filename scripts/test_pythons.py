@@ -1,4 +1,4 @@
-"""Run the tests of secrets, patterns and readers with every other Python 3.11+ on this machine.
+"""Run the tests of secrets, patterns and readers with every other Python 3.11+ here.
 
 `make test` uses one Python; patterns, encodings and the standard library differ between patch
 levels: `re` before 3.11.5 missed private keys. Each Python gets an environment of its own below

@@ -1,4 +1,4 @@
-"""Faults in single calls: of SQLite, of files below some folders, of numpy and of the lexical index.
+"""Faults in calls of SQLite, of files below some folders, of numpy and of tantivy.
 
 `Faults` counts the calls of each kind; the armed fault makes the n-th call fail, or the n-th and
 all later ones, until it is lifted.
@@ -189,7 +189,7 @@ def install(faults: Faults, patch: pytest.MonkeyPatch) -> None:
 
 
 def _sqlite_library() -> ctypes.CDLL | None:
-    """The library of Python's module: a statement can lower its limit on memory, but not raise it."""
+    """The library of Python's module: a statement can only lower its limit on memory."""
     import _sqlite3
 
     try:

@@ -1,4 +1,4 @@
-"""Index a folder and embed it in the background with an embedder that is charged by the text.
+"""Index a folder and embed it in the background with an embedder that is charged for.
 
 Prints "ready", then "asks" with the first line of each text that is embedded, "kept" once these
 vectors are stored, and "done" at the end.

@@ -1,4 +1,4 @@
-"""Index a folder with a limit on the size of files, then without it; prints the outcome of each run."""
+"""Index a folder with and without a limit on file sizes; prints the outcome of each run."""
 
 import json
 import resource

@@ -1,4 +1,4 @@
-"""Write, judge, edit, delete and copy memories for ever, and print the state of each after its step."""
+"""Write, judge, edit, delete and copy memories for ever; prints states after each step."""
 
 import json
 import random

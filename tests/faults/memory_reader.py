@@ -1,4 +1,4 @@
-"""Query the memories read-only for a while and print how many whole answers and hits there were."""
+"""Query the memories read-only for a while; prints the number of answers and of hits."""
 
 import re
 import sys

@@ -1,4 +1,4 @@
-"""Write, edit, judge and delete memories in a library, with its background work, until stdin ends."""
+"""Write, edit, judge and delete memories, with background work, until stdin ends."""
 
 import random
 import sys

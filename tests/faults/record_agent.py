@@ -1,5 +1,6 @@
-"""Write records and search them on command, a line each; answers with JSON: the result, or the code
-of an error.
+"""Write and search records on command, a line each.
+
+Answers with JSON: the result, or the code of an error.
 """
 
 import json
@@ -38,7 +39,7 @@ def used_addresses() -> int:
 
 
 def limit(kind: str, size: str) -> str:
-    """Limit the process to so many bytes more memory, or to files of that size; "" lifts the limit."""
+    """Limit the process to more memory, or to files, of so many bytes; "" lifts the limit."""
     _, hard = resource.getrlimit(LIMITS[kind])
     maximum = int(size) + (used_addresses() if kind == "memory" else 0) if size else hard
     resource.setrlimit(LIMITS[kind], (maximum, hard))

@@ -1,5 +1,4 @@
-"""Write team records for ever, each under a key that follows from its number; prints number and id
-after each.
+"""Write team records for ever, each under the key of its number; prints number and id.
 
 Starts with the first write each time, so that all earlier ones, acknowledged or not, are retried.
 """

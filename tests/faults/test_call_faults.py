@@ -1,6 +1,4 @@
-"""A disk or memory that fails in one call, at any point: a clear error, nothing lost, all well
-afterwards.
-"""
+"""A disk or memory that fails in one call: a clear error, nothing lost, all well afterwards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Damaged files, memory and disks that run out: no write is lost, and all else repairs itself."""
+"""Damaged files, memory and disks that run out: no write is lost, all else is repaired."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Acknowledged team records survive the kill of their writer and a power failure: once, and whole."""
+"""Acknowledged team records survive the kill of their writer and a power failure."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def copy_database(contributor: Program, home: Path, copy: Path) -> int:
 
 
 def tear(log: Path, frames: int, chance: random.Random) -> int:
-    """Cut the log anywhere behind these frames and append noise; returns the number of lost bytes."""
+    """Cut the log behind these frames and append noise; returns the number of lost bytes."""
     size = log.stat().st_size
     kept = chance.randrange(min(WAL_HEADER + frames * FRAME, size), size + 1)
     with log.open("r+b") as file:

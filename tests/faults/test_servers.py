@@ -1,4 +1,4 @@
-"""Several servers on one folder: one holds the lease, all answer, and another takes over at its end."""
+"""Several servers on one folder: one holds the lease, and another takes over at its end."""
 
 from __future__ import annotations
 

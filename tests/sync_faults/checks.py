@@ -1,5 +1,7 @@
-"""Invariants of a settled team: replicas equal the Core, each acknowledged write is there once, or
-refused with an alert to its writer.
+"""Invariants of a settled team.
+
+Replicas equal the Core; each acknowledged write is there once, or refused with an alert to its
+writer.
 """
 
 from __future__ import annotations
@@ -195,7 +197,7 @@ def _values(record: Record[Any], name: str) -> set[str]:
 
 
 def check_published(core: Contents) -> None:
-    """Check that a draft of a comment was published once if it was approved, and never otherwise."""
+    """Check that a comment's draft was published once if it was approved, and never otherwise."""
     published = Counter(
         mark
         for record in core.records.values()

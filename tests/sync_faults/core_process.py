@@ -1,4 +1,4 @@
-"""A Core as a process, as `cortex core serve` runs it, at a free port that it sends on the link.
+"""A Core as a process, as `cortex core serve` runs it, at a free port sent on the link.
 
 Ends with the other end of the link.
 """

@@ -1,5 +1,4 @@
-"""A team with cortexd: each member has one that syncs, an agent that writes through it over MCP,
-and a terminal.
+"""A team whose members have a cortexd that syncs, an MCP client that writes, and a terminal.
 
 Killed are a cortexd, a front end or a terminal; agents retry an unanswered write under its key.
 """

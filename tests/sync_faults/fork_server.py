@@ -1,4 +1,4 @@
-"""Start processes in the time of a fork: their modules are imported once, here, without threads.
+"""Start processes by forking this one, which has their modules loaded and no threads.
 
 Each line of JSON on stdin asks for a program with its arguments and the socket to answer on; the
 line of the answer is its process id. Each child ends with the other end of its socket.

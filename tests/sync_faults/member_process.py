@@ -1,5 +1,6 @@
-"""A team member as a process: writes of the person and their agent, and sync in the background as
-in cortexd. Answers lines of JSON.
+"""A team member as a process: their and their agent's writes, and a sync in the background.
+
+Answers lines of JSON.
 """
 
 from __future__ import annotations

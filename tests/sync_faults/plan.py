@@ -106,7 +106,7 @@ class MemberWrite:
 
 @dataclass(slots=True)
 class Pools:
-    """Records that a write may be about: those of earlier rounds, and those the member made since."""
+    """Records that a write may be about: of earlier rounds, or of the same member and round."""
 
     known: dict[str, list[str]] = field(default_factory=dict)
     # A record of each kind that both members know, so that they collide there

@@ -1,4 +1,4 @@
-"""A proxy between a team member and the Core, with lost, late, doubled and reordered messages.
+"""A proxy between a team member and the Core that loses, delays, doubles and reorders.
 
 It knows of HTTP only where a message ends. The accident of a request is drawn from a seeded
 generator; `heal` ends all accidents and delivers the requests that were held back.

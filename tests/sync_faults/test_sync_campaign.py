@@ -1,5 +1,6 @@
-"""Two team members and their Core, each a process, on a faulty network: acknowledged writes are
-there once, and all replicas are equal.
+"""Sync campaigns: acknowledged writes are there once, and all replicas are equal.
+
+Two team members and their Core, each a process, work on a faulty network.
 
 A world is a Core with its members, through several rounds. In each both write while requests are
 lost, doubled, late and out of order, and processes are killed; then the network is healed, they

@@ -1,6 +1,4 @@
-"""A request ends at its deadline, whatever the server does, and at once when its connections are
-closed.
-"""
+"""A request ends at its deadline, and at once when its connections are closed."""
 
 from __future__ import annotations
 
@@ -28,7 +26,7 @@ Serve = Callable[..., str]
 
 
 class Server:
-    """A server on a loopback port that handles each connection in a thread until the test is over."""
+    """A loopback server that handles each connection in a thread until the test is over."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Secrets are found and redacted; text that only looks like a secret, or is about one, stays."""
+"""Secrets are found and redacted; text that only looks like one, or is about one, stays."""
 
 from __future__ import annotations
 

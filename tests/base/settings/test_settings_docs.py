@@ -1,6 +1,4 @@
-"""The handbook's page on settings says what the code does: the same keys, defaults, ranges,
-variables and trust.
-"""
+"""The settings page has the keys, defaults, ranges, variables and trust of the code."""
 
 from __future__ import annotations
 
