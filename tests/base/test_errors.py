@@ -43,7 +43,7 @@ def test_new_error_code_needs_only_its_row(monkeypatch):
     assert json.loads(envelope(error))["error"]["suggestions"] == ["Feed it."]
     assert json.loads(error_text(error))["error"]["code"] == "TOY_HUNGRY"
     at_core = failure(error, "req_1")
-    assert at_core.status == 404
+    assert at_core.status_code == 404
     assert json.loads(at_core.body)["error"]["code"] == "NOT_FOUND"
     document = describe((), "1", dotted=False, guarded=False, document="openapi.json")
     assert "`TOY_HUNGRY`" in str(document["components"]["responses"]["Error404"])

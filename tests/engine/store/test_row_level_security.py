@@ -418,7 +418,7 @@ def test_one_viewer_at_a_time_and_none_within_a_view(pair):
         assert confined.viewer == EVERYBODY
     with confined.reading(), pytest.raises(CortexError), confined.viewed_by(EVERYBODY):
         raise AssertionError
-    with ExitStack() as left_open, pytest.raises(CortexError, match="somebody else"):
+    with ExitStack() as left_open, pytest.raises(CortexError, match="the viewer changed"):
         with confined.viewed_by(EVERYBODY):
             left_open.enter_context(confined.reading())
         confined.records.has()

@@ -29,18 +29,14 @@ from cortex.families.team.writes.transactions import perform
 SECRET = "The zanzibar merger closes in May"
 
 
-class Shelved(Library):
-    """A library whose records stand on a shelf for each scope."""
-
-    def _open_store(self, directory: Path | None, root: str) -> Store:
-        return Store(directory, root, shelved=True)
+def open_shelved(home: Path, root: str, read_only: bool, _: object) -> Store:
+    """Open the store of a home with its records on a shelf for each scope."""
+    return Store(home, root, read_only=read_only, shelved=True)
 
 
-class Seen(Library):
-    """The same library, as others see it."""
-
-    def _open_store(self, directory: Path | None, root: str) -> Store:
-        return Store(directory, root, read_only=True, confined=True)
+def open_confined(home: Path, root: str, read_only: bool, _: object) -> Store:
+    """Open the same store, as others see it."""
+    return Store(home, root, read_only=read_only, confined=True)
 
 
 class Team:
@@ -88,10 +84,12 @@ class Team:
 @pytest.fixture(params=["words", "meaning"])
 def team(settings: Settings, request: pytest.FixtureRequest) -> Iterator[Team]:
     embedders = Embedders(HashingEmbedder() if request.param == "meaning" else None)
-    with Shelved(settings, embedders=embedders) as library:
+    with Library(settings, embedders=embedders, open_store=open_shelved) as library:
         library.holds()
         library.follow()
-        with Seen(settings, embedders=embedders, read_only=True) as seen:
+        with Library(
+            settings, embedders=embedders, read_only=True, open_store=open_confined
+        ) as seen:
             yield Team(library, seen)
 
 

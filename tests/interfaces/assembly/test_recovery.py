@@ -106,7 +106,7 @@ def check_sound(settings: Settings) -> None:
             number = one.memory.title.split()[1]
             assert one.memory.text == memory_of(int(number)).text
         add(library, Memory("", "Written afterwards", text="The zeppelin landed."))
-        assert [hit.one.memory.title for hit in find(library, MemoryQuery("zeppelin")).hits][
+        assert [hit.record.memory.title for hit in find(library, MemoryQuery("zeppelin")).hits][
             :1
         ] == ["Written afterwards"]
 
@@ -149,9 +149,9 @@ def test_a_snapshot_brings_back_memories_records_and_settings_and_that_can_be_un
     assert len(said(settings)) == COUNT
     assert "7s" in (home / "config.yml").read_text(encoding="utf-8")
     with opened(settings) as library:
-        assert [hit.one.memory.title for hit in find(library, MemoryQuery("Thing 3")).hits][:1] == [
-            "Thing 3"
-        ]
+        assert [hit.record.memory.title for hit in find(library, MemoryQuery("Thing 3")).hits][
+            :1
+        ] == ["Thing 3"]
         assert library.store.records.count(record_model.RecordFilter()) == 2
     restore_snapshot(settings, done.before)
     assert len(said(settings)) == COUNT + 1

@@ -34,7 +34,7 @@ def titles(replica: ReadReplica) -> list[str]:
 def test_without_a_visitor_nothing_is_seen_and_nothing_written(place, ada):
     ada.post("/threads", {"title": "a"})
     assert place.replica.store.records.select(RecordFilter()) == []
-    with pytest.raises(StoreError, match="nobody is there"):
+    with pytest.raises(StoreError, match="there is no writer"):
         create(place.replica, Thread("b"), actor=person())
     assert titles(place.replica) == ["a"]
 

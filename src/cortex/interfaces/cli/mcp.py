@@ -113,7 +113,7 @@ def read_arguments(arguments: Sequence[str]) -> Mapping[str, Any]:
 
     Raises: click's UsageError.
     """
-    from cortex.interfaces.cli import app
+    from cortex.interfaces.cli import HELP, app
 
     command = typer.main.get_command(app).commands["mcp"]  # type: ignore[attr-defined]
-    return command.make_context("cortex mcp", list(arguments)).params
+    return command.make_context("cortex mcp", list(arguments), help_option_names=list(HELP)).params

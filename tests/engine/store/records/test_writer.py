@@ -711,7 +711,7 @@ def test_vectors_are_made_of_all_but_what_is_private(desk: tuple[Store, Kept]) -
     )
     kept.change(number, sensitivity=SENSITIVE)
     store.indexes.catch_up([EmbeddingJob(embedder.stamp, embed)])
-    assert len(embedded) == 1 and len(store.indexes.vectors(embedder.stamp)) == 0
+    assert len(embedded) == 1 and len(store.indexes.vectors(embedder.stamp).ids()) == 0
     assert store.paid.plan(store.paid.model(embedder.stamp)) == []
 
 

@@ -65,12 +65,12 @@ def search_code(context: Workspaces, arguments: SearchCode, call: Call) -> Answe
     """Find code by question, name or text."""
     # Arguments that are not given take their default from the settings.
     given = arguments.model_fields_set
-    defaults = context.settings.search
+    search = context.settings.search
     query = make_query(
         arguments.query,
         strategy=arguments.strategy,
-        limit=arguments.maxResults if "maxResults" in given else defaults.default_max_results,
-        threshold=arguments.threshold if "threshold" in given else defaults.relevance_threshold,
+        limit=arguments.maxResults if "maxResults" in given else search.default_max_results,
+        threshold=arguments.threshold if "threshold" in given else search.relevance_threshold,
         file_types=arguments.fileTypes or [],
     )
     return _search(context, query, arguments, call)

@@ -51,15 +51,15 @@ def read_search(context: Workspaces, variables: Mapping[str, str], call: Call) -
         raise InputError(
             "ARGUMENT_INVALID", f"unknown strategy {strategy!r}; known: {', '.join(MODES)}"
         )
-    defaults = context.settings.search
-    limit = _number(variables, "maxResults", defaults.default_max_results, 1, 200, whole=True)
-    threshold = _number(variables, "threshold", defaults.relevance_threshold, 0, 1)
+    search = context.settings.search
+    limit = _number(variables, "maxResults", search.default_max_results, 1, 200, whole=True)
+    threshold = _number(variables, "threshold", search.relevance_threshold, 0, 1)
     query = make_query(
         variables["query"], strategy=strategy, limit=int(limit), threshold=threshold, file_types=[]
     )
     started = time.perf_counter()
     # Hits beyond the budget come without text.
-    budgeted_query = replace(query, characters=defaults.budget * TOKEN_CHARACTERS)
+    budgeted_query = replace(query, characters=search.budget * TOKEN_CHARACTERS)
     with context.open(variables.get("workspace")) as engines:
         located, page = federated_search(places_of(engines), budgeted_query, call.cancel)
         milliseconds = 1000 * (time.perf_counter() - started)
