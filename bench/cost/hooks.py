@@ -68,14 +68,14 @@ def _run(
     number: int = 0,
 ) -> tuple[float, str]:
     """Seconds that the command took, and what it printed."""
-    event = {key: value.replace("{number}", str(number)) for key, value in body.items()}
-    event |= {"session_id": "bench", "cwd": str(folder)}
+    request = {key: value.replace("{number}", str(number)) for key, value in body.items()}
+    request |= {"session_id": "bench", "cwd": str(folder)}
     started = time.perf_counter()
     done = subprocess.run(
         [*setup.cortex, "hook", event],
         env=environment,
         cwd=folder,
-        input=json.dumps(event).encode(),
+        input=json.dumps(request).encode(),
         capture_output=True,
         timeout=30,
         check=True,
