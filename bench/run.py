@@ -102,10 +102,13 @@ def main() -> int:
     if options.json:
         options.json.parent.mkdir(parents=True, exist_ok=True)
         options.json.write_text(
-            json.dumps([asdict(one) for one in sections], indent=1) + "\n", encoding="utf-8"
+            json.dumps([asdict(section) for section in sections], indent=1) + "\n", encoding="utf-8"
         )
     missed = [
-        f"{one.name}: {figure.what}" for one in sections for figure in one.figures if not figure.met
+        f"{section.name}: {figure.what}"
+        for section in sections
+        for figure in section.figures
+        if not figure.met
     ]
     print(f"{stamp}\n\n{len(missed)} targets missed" + "".join(f"\n- {line}" for line in missed))
     return 0
@@ -137,7 +140,7 @@ def read_arguments() -> argparse.Namespace:
 
 
 def chosen(options: argparse.Namespace) -> dict[str, Callable[[Setup], Section]]:
-    """The measurements to run: those that were named, else all that have what they need."""
+    """The measurements to run: the named ones, or all whose requirements are there."""
     possible = dict(MEASURES)
     if options.semble_python and options.semble_model and options.django:
         possible["peers"] = lambda setup: beside_semble(setup, options)
@@ -164,7 +167,7 @@ def chosen(options: argparse.Namespace) -> dict[str, Callable[[Setup], Section]]
 
 
 def semble_of(options: argparse.Namespace) -> Semble | None:
-    """semble, where the options say where to find it."""
+    """semble, if the options locate it."""
     if not (options.semble_python and options.semble_model):
         return None
     # Not resolved: a virtual environment's Python is a link, and what it links to knows nothing of
@@ -184,7 +187,7 @@ def beside_semble(setup: Setup, options: argparse.Namespace) -> Section:
 
 
 def describe(options: argparse.Namespace) -> str:
-    """When, where and on what a table was measured."""
+    """Time, machine and version of a measurement."""
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     memory_gb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
     machine = (

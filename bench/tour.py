@@ -1,5 +1,4 @@
-"""`make tour`: one walk through everything an agent can do, over MCP, with a client that shares
-nothing with the server.
+"""`make tour`: a walk through all that agents can do, with an independent MCP client.
 
 Makes a small repository, starts `cortex mcp code` on it, and prints each step as a transcript with
 the tokens (characters / 4) that its answer costs. Exit code 1 if anything isn't as expected. The
@@ -70,7 +69,7 @@ def may_enter(draught: float, depth: float) -> bool:
 
 
 class Tour:
-    """The transcript, and what was not as expected."""
+    """The transcript, and the unexpected results."""
 
     def __init__(self, session: Session, root: Path) -> None:
         self.session, self.root = session, root
@@ -188,7 +187,7 @@ def greeting(tour: Tour) -> None:
         tour.ask("resources/list")["resources"]
         + tour.ask("resources/templates/list")["resourceTemplates"]
     )
-    addresses = " ".join(one.get("uri") or one["uriTemplate"] for one in listed)
+    addresses = " ".join(resource.get("uri") or resource["uriTemplate"] for resource in listed)
     for part in ("workspace/status", "workspace/stats", "search/", "file/"):
         tour.expect(f"codeindex://{part}" in addresses, f"a resource codeindex://{part}...")
     prompts = {prompt["name"] for prompt in tour.ask("prompts/list")["prompts"]}
@@ -260,7 +259,7 @@ def reading(tour: Tour) -> None:
         "lines 5 to 9",
     )
     tour.expect(
-        any(one["name"] == "next_high_water" for one in body["symbols"]),
+        any(symbol["name"] == "next_high_water" for symbol in body["symbols"]),
         "with what is defined there",
     )
     tour.step("Code that looks alike")
@@ -394,7 +393,7 @@ def sharing(tour: Tour, command: list[str], environment: dict[str, str]) -> None
 
 
 def run_cortex(environment: dict[str, str], *words: str) -> str:
-    """What a command says."""
+    """The output of a command."""
     done = subprocess.run(
         [sys.executable, "-m", "cortex", *words],
         env=environment,
@@ -430,7 +429,7 @@ def main() -> int:
                 )
         finally:
             stopped = run_cortex(environment, "stop")
-        tour.expect("ended" in stopped, "cortexd ends when it is told to")
+        tour.expect("ended" in stopped, "cortexd ends on request")
     say(
         f"\n{tour.tokens} tokens in all. "
         + ("Everything as expected." if not tour.wrong else "Not as expected:")

@@ -1,5 +1,4 @@
-"""Write constraints.txt: the version of every package that an install of Cortex with its
-development tools gets today.
+"""Write constraints.txt: the versions that an install with development tools gets today.
 
 Resolves in an environment of its own, so that what happens to be in `.venv` doesn't count. No index
 is named and no hash is kept: the file has to work with whatever index or mirror pip is configured

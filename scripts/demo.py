@@ -53,7 +53,7 @@ TIMEOUT_SECONDS = 1800
 
 
 def main() -> int:
-    """Run the demonstration; the argument is a repository of one's own."""
+    """Run the demonstration; the argument is a repository of the user's."""
     given = sys.argv[1] if len(sys.argv) > 1 else ""
     repository = Path(given).expanduser().resolve() if given else None
     if repository is not None and not repository.is_dir():

@@ -1,4 +1,4 @@
-"""Run the tests of secrets, patterns and readers with every other Python 3.11+ on this machine.
+"""Run the tests of secrets, patterns and readers with every other Python 3.11+ here.
 
 `make test` uses one Python; patterns, encodings and the standard library differ between patch
 levels: `re` before 3.11.5 missed private keys. Each Python gets an environment of its own below
@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PLACE = ROOT / "build" / "pythons"
 TOOLS = ("pytest", "pytest-timeout", "pytest-xdist", "hypothesis", "psutil")
 TESTS = (
-    "tests/base/secret_scanner/test_secret_scanner.py",
+    "tests/base/secret_scanner",
     "tests/base/test_text.py",
     "tests/engine/sources/test_gitignore.py",
     "tests/engine/sources/test_scanner.py",

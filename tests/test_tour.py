@@ -12,7 +12,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def test_the_tour_finds_everything_as_expected(isolated):
+def test_tour_finds_everything_as_expected(isolated):
     done = subprocess.run(
         [sys.executable, "-m", "bench.tour"],
         cwd=ROOT,

@@ -1,4 +1,4 @@
-"""How the static model is made: from a list of archives to the table of word vectors in the wheel.
+"""Training of the static model, from a list of archives to the word vectors in the wheel.
 
 No part of the wheel itself.
 """

@@ -1,4 +1,4 @@
-"""The list of source archives: one row each, with the hash and the licence under which it is used.
+"""The list of source archives: a row each, with hash and licence.
 
 Knows nothing of where an archive comes from nor of what is in it.
 """
@@ -36,7 +36,7 @@ def read_list(path: Path) -> list[Archive]:
 
 
 def write_list(path: Path, archives: Iterable[Archive]) -> None:
-    """Write a list, in one order whatever the order given."""
+    """Write a list, sorted."""
     names = [field.name for field in fields(Archive)]
     whole = path.with_suffix(".new")
     with lzma.open(whole, "wt", encoding="utf-8", newline="", preset=9) as lines:
@@ -48,7 +48,7 @@ def write_list(path: Path, archives: Iterable[Archive]) -> None:
 
 
 def place(cache: Path, archive: Archive) -> Path:
-    """Where the cache keeps an archive."""
+    """The path of an archive in the cache."""
     return (
         cache / "archives" / archive.registry / f"{archive.name.replace('/', '+')}+{archive.file}"
     )

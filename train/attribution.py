@@ -1,4 +1,4 @@
-"""The list of archives -> ATTRIBUTION.txt: whose work the model was trained on, by licence."""
+"""The list of archives -> ATTRIBUTION.txt: the packages in the training data, by licence."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""What must not be in the training data: repositories that benchmarks search, by name and by
-content.
+"""Exclusions from the training data: repositories of benchmarks, by name and by content.
 
 By name: package names, and folders inside other packages (bundled copies). By content: `Overlap`
 knows the long lines of the benchmarks that are on this machine, and drops a file that shares a
@@ -99,7 +98,7 @@ _VERSION = re.compile(r"[-.]?v?\d+(\.\d+)*$")
 
 
 def is_benchmark(name: str) -> bool:
-    """Whether a package is, by its name, a benchmark's repository or a fork of it."""
+    """True for a package with the name of a benchmark's repository or a fork of it."""
     lower = name.lower()
     bare = _PREFIX.sub("", lower.replace("_", "-"))
     last = bare.rsplit("/", 1)[-1]
@@ -110,9 +109,7 @@ def is_benchmark(name: str) -> bool:
 
 
 def is_bundled(path: str) -> bool:
-    """Whether a path inside an archive lies in a folder that is named after a benchmark's
-    repository.
-    """
+    """True for a path in a folder that is named after a benchmark's repository."""
     folders = [_VERSION.sub("", folder) for folder in path.lower().split("/")[:-1]]
     plain = _PLAIN if not any(folder in _BUNDLES for folder in folders) else frozenset[str]()
     return any(folder in BENCHMARKS and folder not in plain for folder in folders)
@@ -129,16 +126,14 @@ class Overlap:
         self.lines = {line for text in texts for line in _long_lines(text)}
 
     def holds(self, text: str) -> bool:
-        """Whether a fifth of the text's long lines, and at least four, stand in a benchmark too."""
+        """True if a fifth of the text's long lines, and at least four, are in a benchmark too."""
         lines = _long_lines(text)
         shared = sum(line in self.lines for line in lines)
         return shared >= self.LEAST_LINES and shared >= self.SHARE * len(lines)
 
 
 class Shared:
-    """Which files of which packages are a benchmark's: those found before, and those that share
-    lines with a benchmark on this machine.
-    """
+    """Files of packages that benchmarks have: known ones, and those on this machine."""
 
     def __init__(self, known: set[tuple[str, str]], overlap: Overlap) -> None:
         self.found = known
@@ -159,7 +154,7 @@ class Shared:
         )
 
     def holds(self, package: str, path: str, text: str) -> bool:
-        """Whether this file is, in a good part, a benchmark's."""
+        """True for a file that is largely a benchmark's."""
         if (package, path) not in self.found:
             if not self._overlap.holds(text):
                 return False

@@ -1,4 +1,4 @@
-"""Names -> archives in the cache and a list of them: the one step that asks for the newest of each.
+"""Names -> archives in the cache and a list of them: the step that asks for the newest.
 
 `python -m train.choose CACHE LIST REGISTRY NAMES...`: NAMES are files with one package name per
 line. Benchmark repositories are left out by name here and by content later.
@@ -20,9 +20,7 @@ THREADS = 12
 
 
 def choose(cache: Path, registry: str, name: str, limit: int) -> Archive | None:
-    """An archive of a package, downloaded; None where there is none, or it is too large, or it is a
-    benchmark's.
-    """
+    """Download an archive of a package; None if missing, too large or a benchmark's."""
     if is_benchmark(name):
         return None
     try:

@@ -1,5 +1,7 @@
-"""Archives -> pairs as numbers: `python -m train.collect CACHE OUT LIST SHARED [FOLDER...]` reads
-every archive once, and its texts once.
+"""Archives -> pairs as numbers.
+
+`python -m train.collect CACHE OUT LIST SHARED [FOLDER...]` reads every archive once, and its texts
+once.
 
 What is left out, in this order: archives without a clear permissive licence, files in folders named
 after a benchmark, files with a restricting header, files (and then whole packages) that share lines
@@ -140,9 +142,7 @@ class Collection:
 def component_pairs(
     package: str, texts: list[tuple[str, str]], shared: Shared
 ) -> list[Pair] | None:
-    """A component's pairs, at most so many of each kind and language; None if it holds a
-    benchmark's files.
-    """
+    """A limited number of a component's pairs; None if it holds a benchmark's files."""
     found: dict[tuple[str, str], list[tuple[bytes, Pair]]] = defaultdict(list)
     characters: Counter[str] = Counter()
     copies = 0
@@ -213,7 +213,7 @@ def _take(
 
 
 def report(collection: Collection, used: list[Archive], reasons: Counter[str]) -> dict[str, object]:
-    """What was collected, in numbers."""
+    """Figures of the collection."""
     by_language = Counter(list(collection.languages)[number] for number in collection.language)
     by_kind = Counter(KINDS[number] for number in collection.kind)
     return {

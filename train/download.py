@@ -1,6 +1,4 @@
-"""The archives of the list -> the cache: what is there already is kept, everything is checked by
-hash.
-"""
+"""The archives of the list -> the cache: only missing ones, all checked by hash."""
 
 from __future__ import annotations
 
@@ -15,7 +13,7 @@ THREADS = 8
 
 
 def fill(cache: Path, archives: list[Archive]) -> list[Archive]:
-    """Download what is missing; the archives that could not be had, or are not what the list says."""
+    """Download missing archives; returns those that failed or differ from the list."""
     with ThreadPoolExecutor(THREADS) as pool:
         present = pool.map(lambda archive: _fetch(cache, archive), archives)
     return [archive for archive, there in zip(archives, present, strict=True) if not there]

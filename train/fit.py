@@ -1,6 +1,4 @@
-"""Pairs -> a table of word vectors: contrastive training, every other document of a batch being a
-wrong answer.
-"""
+"""Pairs -> a table of word vectors: contrastive training with in-batch negatives."""
 
 from __future__ import annotations
 
@@ -53,7 +51,7 @@ KEPT, KEPT_SQUARES = 0.9, 0.99  # of the means of gradients and of their squares
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """What can be turned; the values are those of the released model."""
+    """Hyperparameters; the values are those of the released model."""
 
     dimensions: int = 256
     batch: int = 2048
@@ -104,9 +102,7 @@ def _run(
 
 
 class _Moves:
-    """Adam with one length of step for each word, not for each number: a word's vector moves the
-    way its gradient points.
-    """
+    """Adam with one step size per word: a word's vector moves along its gradient."""
 
     def __init__(self, table: torch.nn.Parameter) -> None:
         self._table = table
@@ -172,7 +168,7 @@ def _sums(
 
 
 def _same(pairs: Pairs, rows: NDArray[np.int64]) -> torch.Tensor:
-    """Where another pair of the batch has the very same query or document words: no wrong answer."""
+    """Mask of pairs with the same query or document words as another: they are no wrong answers."""
     same = torch.zeros(len(rows), len(rows), dtype=torch.bool)
     for bags in (pairs.queries, pairs.documents):
         places: dict[bytes, list[int]] = {}
@@ -202,9 +198,7 @@ def _templates(words: list[str]) -> torch.Tensor:
 def _epoch(
     pairs: Pairs, rows: NDArray[np.int64], recipe: Recipe, random: np.random.Generator
 ) -> NDArray[np.int64]:
-    """The pairs of one epoch, in random order: large packages and frequent kinds give a smaller
-    share of theirs.
-    """
+    """The pairs of one epoch in random order, less of large packages and frequent kinds."""
     order = random.permutation(rows)
     sizes = np.bincount(pairs.package[rows])[pairs.package[order]]
     share = np.minimum(1.0, (sizes / SMALL_PACKAGE) ** (recipe.balance - 1.0))

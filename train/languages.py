@@ -1,6 +1,4 @@
-"""What the extraction knows of each language: its endings, how comments look, how a declaration
-gives its name.
-"""
+"""Languages of the extraction: endings, comments, and names of declarations."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Under which licence an archive may be used, judged by its metadata and its licence files; "" for
-every other and for every doubt.
+"""Permissive licence of an archive by metadata and files; "" for others and in doubt.
 
 Knows the top level of an archive only; `is_restricted` looks at a single file's header. Road not
 taken: a package that identifies all SPDX licences; only the permissive ones matter here, and each
@@ -101,9 +100,7 @@ _CANONICAL = {name.lower(): name for name in PERMISSIVE} | _ALIASES
 
 
 def licence_of(files: Mapping[str, str]) -> str:
-    """The permissive licence of an archive whose top-level files these are (name -> text); "" if
-    there is none, or any doubt.
-    """
+    """The permissive licence of these top-level files (name -> text); "" in any doubt."""
     stated = _stated(files)
     texts = [text for name, text in sorted(files.items()) if _FILE.match(name)]
     if any(_RESTRICTED.search(_heart(text)) for text in texts) and " or " not in stated.lower():
@@ -121,14 +118,12 @@ def licence_of(files: Mapping[str, str]) -> str:
 
 
 def states_licence(files: Mapping[str, str]) -> bool:
-    """Whether these files say anything about a licence."""
+    """True for files that mention a licence."""
     return bool(_stated(files)) or any(_FILE.match(name) for name in files)
 
 
 def permissive(expression: str) -> str:
-    """`MIT OR Apache-2.0` -> `MIT`: the first licence of a choice that is permissive, all of a
-    conjunction, else "".
-    """
+    """`MIT OR Apache-2.0` -> `MIT`: the first permissive choice, all of a conjunction, or ""."""
     plain = (
         re.sub(r"[()]", " ", expression) if re.search(r"\b(OR|AND)\b", expression) else expression
     )
@@ -143,13 +138,13 @@ def permissive(expression: str) -> str:
 
 
 def is_restricted(text: str) -> bool:
-    """Whether a file's own header puts it under another kind of licence than its package."""
+    """True for a file whose header has another kind of licence than its package."""
     header = text[:2500].lower()
     return any(words in header for words in _RESTRICTED_HEADERS)
 
 
 def _stated(files: Mapping[str, str]) -> str:
-    """What the package's metadata says, as it says it."""
+    """The licence in the package's metadata, verbatim."""
     metadata = files.get("PKG-INFO", "")
     head = metadata.split("\n\n", 1)[0]
     expression = re.search(r"^License-Expression: (.+)$", head, re.M)

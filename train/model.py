@@ -1,5 +1,6 @@
-"""The whole recipe: `python -m train.model CACHE OUT [FOLDER...]`, from the list of archives to the
-file in the wheel.
+"""The whole recipe, from the list of archives to the file in the wheel.
+
+`python -m train.model CACHE OUT [FOLDER...]`
 
 CACHE holds archives between runs; FOLDERs are benchmark corpora, whose lines are looked for in
 every file. From the same archives the same machine makes the same file. About 20 CPU-minutes, half
@@ -62,9 +63,7 @@ def make(cache: Path, out: Path, folders: list[Path]) -> dict[str, object]:
 
 
 def held_out_figures(pairs: Pairs, table: np.ndarray) -> dict[str, object]:
-    """MRR@10 of the quantised table on packages that training has not seen, with the number of
-    queries.
-    """
+    """MRR@10 of the quantised table on held-out packages, with the number of queries."""
     numbers, scales = quantise(table)
     rounded = numbers * scales[:, None]
     sizes = {"doc": CODE, "inline": CODE, "name": CODE, "heading": PROSE, "prose": PROSE}

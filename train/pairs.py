@@ -75,9 +75,7 @@ def pairs_of(path: str, text: str) -> Iterator[Pair]:
 
 
 def question_of(comment: str, characters: int = 320) -> str:
-    """What a comment says: without its marks, tags and examples, the first sentences; "" if it is
-    no prose.
-    """
+    """First sentences of a comment without marks, tags and examples; "" if it is no prose."""
     text = _MARKS.sub("", comment).strip()
     found = _TAGS.search(text)
     if found:
@@ -112,9 +110,7 @@ def split_name(name: str) -> str:
 
 
 def block_at(text: str, start: int, lines: int) -> str:
-    """The lines from `start` on that belong together by indentation: up to the first that is not
-    deeper than the first, brackets closed.
-    """
+    """The block of lines from `start`, by indentation and open brackets."""
     kept: list[str] = []
     indent = -1
     for line in text[start : start + 2 * BODY_CHARACTERS].split("\n")[:lines]:
@@ -137,8 +133,9 @@ def block_at(text: str, start: int, lines: int) -> str:
 
 
 def _continues(line: str, kept: list[str]) -> bool:
-    """Whether a line at the first one's depth still belongs to it: an opening bracket of its own, a
-    signature over several lines, an annotation above.
+    """True for a line at the first one's depth that still belongs to it.
+
+    An opening bracket of its own, a signature over several lines, an annotation above.
     """
     return line[0] in "{):" or all(
         part.lstrip()[:1] in ("@", "#", "[") or not part.strip() for part in kept
@@ -263,7 +260,7 @@ def _paired(kind: str, language: str, query: str, document: str) -> Iterator[Pai
 
 
 def _declares(line: str) -> bool:
-    """Whether a line declares something, or only calls it."""
+    """True for a line that declares something instead of calling it."""
     stripped = line.strip()
     return not stripped.startswith(
         ("return", "if", "for", "while", "}", "else", "case", "switch", "print")

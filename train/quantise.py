@@ -1,4 +1,4 @@
-"""A table of float numbers -> the file that the embedder reads: bytes, and one scale for each word."""
+"""A table of floats -> the file that the embedder reads: bytes, and a scale per word."""
 
 from __future__ import annotations
 

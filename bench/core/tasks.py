@@ -1,8 +1,9 @@
-"""One task in a process of its own, around a Core that runs: `python core_inside.py
-fill|restore|join|sync|fresh '{...}'`, JSON on stdout.
+"""One task around a running Core, in a process of its own; JSON on stdout.
+
+`python -m bench.core.tasks fill|restore|join|sync|fresh '{...}'`
 
 `fill` makes the records, the people and their tokens; the others are a home that joins, writes and
-syncs, and somebody who writes past the server.
+syncs, and writes past the server.
 """
 
 from __future__ import annotations
@@ -39,16 +40,14 @@ from cortex.interfaces.team_server import principals
 STEP = 2_000  # records of one transaction
 ASKED_FROM = 20_000  # records that questions are made from
 OWNER = "ada"
-PART = 10  # of so many scopes the few see one
+PART = 10  # the few see every tenth scope
 EDITOR = 3  # a tier
 
 
 def fill(
     settings: Settings, url: str, file: str, count: int, seed: int, clients: int, asked: int
 ) -> dict[str, object]:
-    """Records in large steps, people and tokens; and a backup of all, which the other database is
-    made of.
-    """
+    """Write records, principals and tokens, and a backup for the other database."""
     words()
     with open_ledger(url) as ledger:
         wall, cpu = time.perf_counter(), time.process_time()
@@ -85,7 +84,7 @@ def fill(
 
 
 def _put(settings: Settings, ledger: Ledger, count: int, seed: int) -> list[str]:
-    """Write records, a year of them; gives the ids of the subcortexes."""
+    """Write a year of records and return the ids of the subcortexes."""
     began, rename = int(time.time() * 1000) - YEAR, outward(OWNER)
     made, scopes = make(count, seed), list[str]()
     while part := list(islice(made, STEP)):
@@ -96,10 +95,12 @@ def _put(settings: Settings, ledger: Ledger, count: int, seed: int) -> list[str]
                 step.put(renamed(Record(number, body, OWNER), rename))
             return ""
 
-        key, told = fresh_key(), wording(settings)
+        key, texts = fresh_key(), wording(settings)
         ledger.records.perform(
             work,
-            TransactionOptions(actor=_owner(), key=key, action="import", payload=key, wording=told),
+            TransactionOptions(
+                actor=_owner(), key=key, action="import", payload=key, wording=texts
+            ),
         )
         scopes += [number for number, body, _ in part if isinstance(body, Subcortex)]
     return scopes
@@ -110,8 +111,8 @@ def _owner() -> Actor:
 
 
 def _token(ledger: Ledger, name: str, grants: dict[str, bool]) -> str:
-    one = principals.add(ledger, name, EDITOR, False, grants)
-    return ledger.principals.make_token(one.id)[1]
+    principal = principals.add(ledger, name, EDITOR, False, grants)
+    return ledger.principals.make_token(principal.id)[1]
 
 
 def restore(settings: Settings, url: str, file: str) -> dict[str, object]:
@@ -123,13 +124,10 @@ def restore(settings: Settings, url: str, file: str) -> dict[str, object]:
 
 
 # -- a home
-# ------------------------------------------------------------------------------------------------------------
 
 
 def join(settings: Settings, address: str, token: str, before: int = 0) -> dict[str, object]:
-    """Connect a home, and sync it for the first time; `before` observations that belong nowhere
-    were there already.
-    """
+    """Connect a home and sync it for the first time, after `before` unfiled observations."""
     library = _library(settings)
     try:
         wrote = _write(library, before, [""])
@@ -150,19 +148,19 @@ def sync(settings: Settings, count: int = 0, scopes: Sequence[str] = ()) -> dict
 
 
 def _write(library: Library, count: int, scopes: Sequence[str]) -> float:
-    """Write observations, one in a step, each in the next scope; gives the seconds.
+    """Write observations, each in a transaction and in the next scope; returns the seconds.
 
-    They are found at the end, which else takes most of the time.
+    They are indexed at the end, which would take most of the time otherwise.
     """
-    said = _sentences(count)
+    sentences = _sentences(count)
     start = time.perf_counter()
-    for number, text in enumerate(said):
+    for number, text in enumerate(sentences):
         body = Observation(
             text[:60], text, "research_note", ("bench",), scopes[number % len(scopes)]
         )
         _write_one(library, body)
     took = time.perf_counter() - start
-    if said:
+    if sentences:
         library.follow()
     return took
 
@@ -171,11 +169,11 @@ def _write_one(library: Library, body: Observation) -> None:
     def work(step: RecordTransaction) -> str:
         return step.make(new_id(Observation), body).id
 
-    key, told = fresh_key(), wording(library.settings)
+    key, texts = fresh_key(), wording(library.settings)
     library.store.records.perform(
         work,
         TransactionOptions(
-            actor=person(), key=key, action="create_observations", payload=key, wording=told
+            actor=person(), key=key, action="create_observations", payload=key, wording=texts
         ),
     )
 
@@ -201,15 +199,15 @@ def _sentences(count: int) -> list[str]:
     return [" ".join(draw.choices(known, k=60)) for _ in range(count)]
 
 
-# -- somebody who writes past the server
-# -------------------------------------------------------------------------------
+# -- writes past the server
 
 
 def fresh(
     settings: Settings, url: str, address: str, token: str, scopes: Sequence[str], rounds: int
 ) -> dict[str, object]:
-    """Write into the ledger from this process, and search for it at the Core at once: milliseconds
-    of each answer, and which of them had it.
+    """Write into the ledger from this process and search for it at the Core at once.
+
+    Returns the milliseconds of each answer, and the number of answers with the record.
     """
     with open_ledger(url) as ledger:
         return asyncio.run(_fresh(settings, ledger, Client(address, token), scopes, rounds))

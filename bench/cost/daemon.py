@@ -1,5 +1,4 @@
-"""One process for every agent: how soon a window is served, what ten windows cost, and many clients
-at once.
+"""One process for every agent: first answer of a session, cost of ten, concurrent clients.
 
 A front end is timed from exec to the answer of `initialize`, beside a server in a process of its
 own. Its CPU is its own and what cortexd spent on it. Under load every client asks for a name that
@@ -55,7 +54,7 @@ def measure(setup: Setup) -> Section:
 
 @contextmanager
 def _daemon(setup: Setup, folder: Path) -> Iterator[tuple[dict[str, str], int]]:
-    """A cortexd with its own home, and the variables for those who want it."""
+    """A cortexd with its own home, and the variables of its clients."""
     environment = setup.environment()
     environment["CORTEX_HOME"] = str(setup.work / "daemon-home")
     del environment["CORTEX_NO_SIDECAR"]
@@ -210,9 +209,7 @@ def _many(
     names: list[tuple[str, str]],
     calls: int,
 ) -> tuple[list[float], int]:
-    """The seconds of every call of as many clients as there are names, at the same time; and how
-    many went wrong.
-    """
+    """Seconds of every call of several concurrent clients, and the number of failures."""
     times: list[float] = []
     wrong: list[str] = []
     command = [*setup.cortex, "mcp", "code", "--workspace", str(folder)]
@@ -230,8 +227,8 @@ def _many(
             times.append(time.perf_counter() - started)
 
     threads = [
-        threading.Thread(target=ask, args=(one, name))
-        for one, (_, name) in zip(sessions, names, strict=True)
+        threading.Thread(target=ask, args=(session, name))
+        for session, (_, name) in zip(sessions, names, strict=True)
     ]
     try:
         for thread in threads:

@@ -1,5 +1,4 @@
-"""What a client waits for at the events of a session: `cortex hook session-start` and `stop`, with
-cortexd running and without.
+"""Time that a client waits for `cortex hook`, with cortexd running and without.
 
 The whole command, from exec to its end, on a home with 1,000 memories. Each start without cortexd
 starts one, which is stopped again.
@@ -69,14 +68,14 @@ def _run(
     number: int = 0,
 ) -> tuple[float, str]:
     """Seconds that the command took, and what it printed."""
-    told = {key: value.replace("{number}", str(number)) for key, value in body.items()}
-    told |= {"session_id": "bench", "cwd": str(folder)}
+    request = {key: value.replace("{number}", str(number)) for key, value in body.items()}
+    request |= {"session_id": "bench", "cwd": str(folder)}
     started = time.perf_counter()
     done = subprocess.run(
         [*setup.cortex, "hook", event],
         env=environment,
         cwd=folder,
-        input=json.dumps(told).encode(),
+        input=json.dumps(request).encode(),
         capture_output=True,
         timeout=30,
         check=True,

@@ -1,4 +1,4 @@
-"""What indexing costs as a repository grows: seconds, memory, disk."""
+"""Cost of indexing as a repository grows: seconds, memory, disk."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ TARGETS = {1_000: (30.0, 100.0), 10_000: (300.0, 500.0)}  # wall seconds, megaby
 
 
 def measure(setup: Setup) -> Section:
-    """Index a small and a large repository from nothing, several times, and once more with nothing
-    to do.
-    """
+    """Index a small and a large repository several times, and once more unchanged."""
     section = Section("scale", "Indexing")
     per_mb: list[float] = []
     described: list[str] = []

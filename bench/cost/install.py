@@ -1,4 +1,4 @@
-"""What the default install weighs, and how long it takes from `pip install` to the first answer."""
+"""Size of the default install, and the time from `pip install` to the first answer."""
 
 from __future__ import annotations
 

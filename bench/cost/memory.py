@@ -1,4 +1,4 @@
-"""What searching, updating and watching add to the memory of an open engine."""
+"""Memory that searching, updating and watching add to an open engine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ WORK_MB, WATCH_MB = 50.0, 10.0
 
 
 def measure(setup: Setup) -> Section:
-    """On the large repository: an engine in a fresh process, and servers with and without watching."""
+    """Measure an engine in a fresh process, and servers with and without watching."""
     section = Section("memory", "Memory")
     root = str(setup.indexed(setup.large))
     section.text = f"{setup.large:,} files; RssAnon of the process and its workers."

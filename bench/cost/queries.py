@@ -1,6 +1,4 @@
-"""How long an answer takes on the large repository, with the answer cache off: in process and over
-MCP.
-"""
+"""Time of an answer on the large repository without the cache: in process and over MCP."""
 
 from __future__ import annotations
 

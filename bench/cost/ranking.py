@@ -1,6 +1,4 @@
-"""What ranking adds to a query on the large repository: the CPU time of `cortex.engine.search`
-without what the store does for it.
-"""
+"""CPU time of ranking a query on the large repository, without the store's part."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Cost of finding and redacting secrets, false alarms on files that nobody made for it, and
-passwords that it misses.
-"""
+"""Cost of finding and redacting secrets, false alarms on real files, missed passwords."""
 
 from __future__ import annotations
 
@@ -62,9 +60,7 @@ QUESTIONS = (
 
 
 def measure(setup: Setup) -> Section:
-    """Alarms on real files and missed passwords; finding beside indexing; answers with redaction
-    and without.
-    """
+    """Measure alarms on real files, missed passwords, and the cost of finding and redacting."""
     section = Section("redaction", "Secrets")
     wanted = 1_000 if setup.quick else 10_000
     files, megabytes, alarms, seconds = _look_at(wanted, setup.seed, PACKAGE_FILES)
@@ -126,9 +122,7 @@ def _missed(repeat: int, seed: int) -> tuple[int, int]:
 
 
 def _look_at(wanted: int, seed: int, of_package: int) -> tuple[int, float, int, float]:
-    """The number of files looked at, their megabytes, those with a finding, and the seconds that it
-    took.
-    """
+    """Number of scanned files, their megabytes, the files with findings, and the seconds."""
     paths = sorted({path for root in ROOTS for path in _files(root)})
     random.Random(seed).shuffle(paths)
     seen: set[int] = set()

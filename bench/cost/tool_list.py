@@ -1,4 +1,4 @@
-"""What an agent pays before it has asked anything: the tool list and the server's instructions."""
+"""Tokens before an agent's first question: the tool list and the server's instructions."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""What a saved file costs: indexing it in an open engine, and until a running server's answers know
-it.
-"""
+"""Cost of a saved file: indexing it in an open engine, and until a server finds it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""A claude-mem database of 200,000 rows, met for the first time: the first answer, until all is
-copied, a new row, a restart.
+"""A claude-mem database of 200,000 rows: first answer, full copy, a new row, a restart.
 
 Through `cortex mcp memory` on an empty home, as a client meets it; by words only. Beside it the
 same database asked as other readers ask it: every word with LIKE, and with an FTS5 table over its

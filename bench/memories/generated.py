@@ -1,5 +1,4 @@
-"""Memories that nobody had: as many as wanted, of the lengths that real ones have, and claude-mem
-databases of them, with a fixed seed.
+"""Generated memories of real lengths, and claude-mem databases of them, with a seed.
 
 Words are drawn from the docstrings of the standard library, so that some are everywhere and most
 are rare. A title has eight, a story sixty, and there are four facts, five of 300 concepts, 40
@@ -58,7 +57,7 @@ OBSERVATION = (
 
 @cache
 def words() -> tuple[str, ...]:
-    """Running text as words: to draw one is to draw by frequency."""
+    """Running text as words: a drawn word is drawn by frequency."""
     return tuple(word for passage in passages() for word in _WORD.findall(passage))
 
 
@@ -95,7 +94,7 @@ def make(count: int, seed: int) -> Iterator[Memory]:
 
 
 def questions(count: int, made: Iterable[Memory], seed: int) -> list[str]:
-    """Queries of two to eight words, each of words that one memory says in its title and its facts."""
+    """Queries of two to eight words, each of the words of a memory's title and facts."""
     draw = random.Random(seed)
     asked = []
     for memory in draw.sample(list(made), count):
@@ -105,9 +104,7 @@ def questions(count: int, made: Iterable[Memory], seed: int) -> list[str]:
 
 
 def make_claude_mem(path: Path, count: int, seed: int) -> None:
-    """A claude-mem database with that many observations, closed as its owner closes it: the journal
-    is gone.
-    """
+    """Make a closed claude-mem database with that many observations, without a journal."""
     path.parent.mkdir(parents=True, exist_ok=True)
     connection = sqlite3.connect(path)
     connection.execute("PRAGMA journal_mode = WAL")
@@ -118,13 +115,16 @@ def make_claude_mem(path: Path, count: int, seed: int) -> None:
         sessions = {memory.session: memory for memory in reversed(part)}
         connection.executemany(
             "INSERT OR IGNORE INTO sdk_sessions (content_session_id, memory_session_id, project, started_at, started_at_epoch) VALUES (?, ?, ?, '', ?)",
-            [(name, f"inner-{name}", one.project, one.created) for name, one in sessions.items()],
+            [
+                (name, f"inner-{name}", memory.project, memory.created)
+                for name, memory in sessions.items()
+            ],
         )
         connection.executemany(
             "INSERT INTO session_summaries (memory_session_id, project, request, learned, created_at, created_at_epoch) VALUES (?, ?, ?, ?, '', ?)",
             [
-                (f"inner-{name}", one.project, one.subtitle, one.text, one.created)
-                for name, one in sessions.items()
+                (f"inner-{name}", memory.project, memory.subtitle, memory.text, memory.created)
+                for name, memory in sessions.items()
             ],
         )
         connection.executemany(OBSERVATION, map(row_of, part))
@@ -135,7 +135,7 @@ def make_claude_mem(path: Path, count: int, seed: int) -> None:
 def row_of(memory: Memory) -> tuple[object, ...]:
     """A memory as OBSERVATION takes it."""
     facts, concepts, files = (
-        json.dumps(one) for one in (memory.facts, memory.concepts, memory.files)
+        json.dumps(part) for part in (memory.facts, memory.concepts, memory.files)
     )
     said = (memory.title, memory.subtitle, facts, memory.text, concepts, files)
     return (f"inner-{memory.session}", memory.project, memory.kind, *said, memory.created)

@@ -1,6 +1,4 @@
-"""A claude-mem database asked as others ask it: every word with LIKE, or by an FTS5 table over its
-rows.
-"""
+"""A claude-mem database queried with LIKE, or by an FTS5 table over its rows."""
 
 from __future__ import annotations
 

@@ -1,12 +1,11 @@
-"""What `query_memories` finds: conversations, imported turn by turn and session by session as
-memories, and what people ask about them.
+"""Recall of `query_memories`: questions about imported conversations.
 
     python -m bench.memories.recall --kit KIT --built BUILT
 
 Each conversation is a home of its own, filled by `cortex memory import FOLDER`; the tool is asked
 as a client would ask it, with status "all" and ten results, by words alone and as installed. A
 question has one right memory or several: any, the share, or all of them among the first ten. See
-sets.py for KIT and BUILT, intervals.py for intervals.
+eval_sets.py for KIT and BUILT, intervals.py for intervals.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ class Conversation:
         self._tool = next(tool for tool in family.tools if tool.name == "query_memories")
 
     def ask(self, query: str) -> list[list[str]]:
-        """The files of each memory that is answered, several where they say the same."""
+        """The files of each memory in the answer, several if they have the same text."""
         asked = QueryMemories(query=query, status="all", limit=FIRST, budget=BUDGET)
         answer = perform(self._family, self._tool, asked, Call())
         if answer.failed:
@@ -98,15 +97,17 @@ def _scores(setup: Setup, sets: Sets, name: str, provider: str) -> dict[str, np.
         with conversation(setup, sets.plain(name) / "corpus" / corpus, provider) as asked:
             for row in rows:
                 if row["corpus"] == corpus:
-                    found[row["id"]] = sets.score_files(row, told(row, asked.ask(row["query"])))
+                    found[row["id"]] = sets.score_files(
+                        row, best_files(row, asked.ask(row["query"]))
+                    )
     metrics = {
         key: np.array([found[row["id"]][key] for row in rows]) for key in ("recall10", "ndcg10")
     }
     return {**metrics, "any": metrics["recall10"] > 0, "all": metrics["recall10"] >= 1}
 
 
-def told(row: Row, answered: Sequence[Sequence[str]]) -> list[str]:
-    """One file for each memory: of those that say the same, one that is right."""
+def best_files(row: Row, answered: Sequence[Sequence[str]]) -> list[str]:
+    """A file for each memory: of those with the same text, a right one if there is one."""
     right = {target["file"] for target in row["relevant"]}
     return [next((file for file in files if file in right), files[0]) for files in answered]
 
@@ -140,12 +141,13 @@ def conversation(setup: Setup, folder: Path, provider: str) -> Iterator[Conversa
 
 
 def _files_by_id(library: Library, folder: Path) -> dict[str, list[str]]:
-    """Which files each memory stands for: those that say the same are one."""
+    """The files of each memory: those with the same text are one memory."""
     found: dict[str, list[str]] = defaultdict(list)
     for path in sorted(folder.iterdir()):
         for brought in read(path):
-            for one in library.store.memories.by_fingerprint(fingerprint(checked(brought.memory))):
-                found[one.memory.key].append(path.name)
+            mark = fingerprint(checked(brought.memory))
+            for record in library.store.memories.by_fingerprint(mark):
+                found[record.memory.key].append(path.name)
     return found
 
 

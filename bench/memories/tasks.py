@@ -1,8 +1,9 @@
-"""One task in a process of its own that opens a person's memories: `python memories_inside.py
-fill|embed|ask '{"home": ..., ...}'`, JSON on stdout.
+"""One task around a person's memories, in a process of its own; JSON on stdout.
+
+`python -m bench.memories.tasks fill|embed|ask '{"home": ..., ...}'`
 
 The tools are run as a server runs them, without the protocol around. A fresh process for each task,
-for the same reason as in inside.py.
+for the same reason as in engine_tasks.py.
 """
 
 from __future__ import annotations
@@ -37,9 +38,7 @@ Took = dict[str, list[float]]  # wall and CPU milliseconds of each call, charact
 
 
 def fill(settings: Settings, watch: Watch, count: int, seed: int) -> dict[str, object]:
-    """Write memories as an import does, and have them found: seconds, and megabytes above the open
-    library.
-    """
+    """Import and index memories: seconds, and megabytes above the open library."""
     library = Library(settings)
     try:
         library.store.lease.take()

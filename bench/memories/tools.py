@@ -1,8 +1,7 @@
-"""A person's own memories, 100,000 of them: how soon each tool answers, and what its answers cost
-to read.
+"""100,000 memories of a person: time of each tool's answer, and its tokens.
 
 By words, and as installed; without the cache. Tokens are characters / 4. Memories are made up by
-memories_made.py.
+generated.py.
 """
 
 from __future__ import annotations
@@ -68,9 +67,7 @@ def _add_calls(
 
 
 def own_environment(setup: Setup, home: Path) -> dict[str, str]:
-    """Variables for a Cortex with a person's home of its own, in which there is no database of
-    others.
-    """
+    """Variables for a Cortex with a new home, without databases of other products."""
     person = {"HOME": str(home), "USERPROFILE": str(home)}
     return {**setup.environment(), **person, "CORTEX_HOME": str(home / "cortex")}
 
@@ -83,7 +80,7 @@ def inside(setup: Setup, environment: dict[str, str], task: str, **arguments: ob
 def _count_tokens(
     setup: Setup, section: Section, environment: dict[str, str], folder: Path
 ) -> None:
-    """What a client reads through the protocol, in tokens."""
+    """Tokens that a client reads through the protocol."""
     with Session([*setup.cortex, "mcp", "memory"], environment, folder) as session:
         listed = session.request("tools/list")["tools"]
         section.add("tools/list of the family", "tokens", _tokens(listed))

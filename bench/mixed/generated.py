@@ -1,7 +1,6 @@
-"""What stands around the texts that questions are about: 1,000 records and 300 memories in all, the
-same each time.
+"""Background of the mixed home: up to 1,000 records and 300 memories, the same each time.
 
-Records are made of one-line messages of commits (mixed_background.txt), each an engineer's own
+Records are made of one-line messages of commits (background.txt), each an engineer's own
 sentence about this code: threads with comments, observations, artifacts and tasks, those of one
 area together. Memories are made of docstrings of the standard library. Pure.
 """
@@ -76,7 +75,7 @@ _PROSE = re.compile(r"[A-Z][a-z]+ [\w ,'-]{20,}[.]")
 
 @cache
 def messages() -> dict[str, list[str]]:
-    """What commits say, by area, without the area."""
+    """Messages of commits by area, without the area."""
     areas: dict[str, list[str]] = {}
     for line in BACKGROUND.read_text(encoding="utf-8").splitlines():
         area, colon, said = line.partition(": ")
@@ -89,8 +88,9 @@ def messages() -> dict[str, list[str]]:
 
 
 def records(seed: int, count: int = WHOLE) -> Iterator[tuple[str, Body]]:
-    """Every record with its key, subcortexes first and a thread before its comments; a comment's
-    thread is told as a key.
+    """Every record with its key: subcortexes first, a thread before its comments.
+
+    A comment's thread is given by its key.
     """
     yield from SUBCORTEXES.items()
     for key, body in RECORDS.items():
@@ -100,12 +100,12 @@ def records(seed: int, count: int = WHOLE) -> Iterator[tuple[str, Body]]:
 
 
 def memories(seed: int, count: int = WHOLE_MEMORIES) -> Iterator[tuple[str, Memory]]:
-    """Every memory with its key; those that nobody asks for have none."""
+    """Every memory with its key; those without a question have none."""
     draw = random.Random(seed)
     at = START
     written = list(MEMORIES.items())
-    told = [("", memory) for memory in draw.sample(_notes(), count - len(written))]
-    every = [*written, *told]
+    background = [("", memory) for memory in draw.sample(_notes(), count - len(written))]
+    every = [*written, *background]
     draw.shuffle(every)
     for key, memory in every:
         at += APART
@@ -179,9 +179,7 @@ def _tag(area: str) -> str:
 
 @cache
 def _notes() -> list[Memory]:
-    """Docstrings that are prose, as somebody would have noted them: the first sentence is the
-    title.
-    """
+    """Docstrings that are prose, as notes: the first sentence is the title."""
     notes: dict[str, Memory] = {}
     for passage in passages():
         text = " ".join(passage.split())

@@ -1,12 +1,11 @@
-"""A mixed home: a repository, a handbook, 300 memories and 1,000 records; and twice 40 questions to
-all of it at once.
+"""A mixed home: a repository, a handbook, 300 memories and 1,000 records; 80 questions.
 
     python -m bench.mixed.home [--keep FOLDER]
 
 The repository is this project's own code, the documents its handbook: what is hard is that all of
 it speaks of the same things. Asked through the tool `cortex_search` of a real session, with nothing
-but the question; two sets with ten of each type are in mixed_questions.py. Right is what the
-question names, among the first three hits; where it isn't, what stood before it is told.
+but the question; two sets with ten of each type are in questions.py. Right is what the
+question names, among the first three hits; otherwise the hits before it are listed.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ PAGES = (
     "README", "chunks", "clients", "code", "commands", "composition", "conformance", "daemon", "documents", "embedders", "errors", "files",
     "getting-started", "http", "memory", "model", "operations", "plugins", "python", "qdrant", "ranking", "security", "settings",
 )  # fmt: skip
-# The types that a search for nothing else is told
+# The types of a search for one kind only
 OWN = {
     RECORD: ("threads", "comments", "artifacts", "observations", "tasks", "subcortexes"),
     DOCUMENT: ("documents",),
@@ -69,7 +68,7 @@ Row = Mapping[str, object]
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """A home that is filled, and by which ids its parts are answered."""
+    """A filled home, and the ids of its parts."""
 
     folder: Path  # of the repository
     environment: Mapping[str, str]
@@ -78,7 +77,7 @@ class Home:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A question and what was answered: the place of the first right hit, 0 for none."""
+    """A question and its answer: the place of the first right hit, 0 for none."""
 
     question: Question
     place: int
@@ -101,7 +100,7 @@ def measure(setup: Setup, keep: Path | None = None) -> Section:
 def _table(
     setup: Setup, home: Home, name: str, questions: Sequence[Question], section: Section
 ) -> str:
-    """One set as a table, and what was missed; its figures go into the section."""
+    """One set as a table, with its misses; the figures go into the section."""
     lines = [
         f"**{name.capitalize()}** ({len(questions)} questions):",
         "",
@@ -112,11 +111,11 @@ def _table(
     for label, provider in ARMS:
         answers = ask_all(setup, home, provider, questions)
         for type_ in TYPES:
-            of_type = [one for one in answers if one.question.type == type_]
+            of_type = [answer for answer in answers if answer.question.type == type_]
             first, three, ten = (
-                sum(0 < one.place <= most for one in of_type) for most in (1, FIRST, 10)
+                sum(0 < answer.place <= most for answer in of_type) for most in (1, FIRST, 10)
             )
-            alone = sum(0 < one.alone <= FIRST for one in of_type)
+            alone = sum(0 < answer.alone <= FIRST for answer in of_type)
             lines.append(
                 f"| {label}: a {type_} | {len(of_type)} | {first} | {three} | {ten} | {alone} |"
             )
@@ -128,16 +127,14 @@ def _table(
         lines.append(
             f"| {label}: the file of the function | {len(files)} | {first} | {three} | {ten} | |"
         )
-        missed += [_told(label, one) for one in answers if not 0 < one.place <= FIRST]
+        missed += [_missed(label, answer) for answer in answers if not 0 < answer.place <= FIRST]
     return "\n".join(
         [*lines, *(missed and ["", "Not among the first three, and what was:", "", *missed])]
     )
 
 
 def make_home(setup: Setup, work: Path) -> Home:
-    """A repository with its index, and a person's home with documents, memories and records; both
-    with vectors.
-    """
+    """Make an indexed repository, and a home with documents, memories, records and vectors."""
     folder, tree = work / "cortex", unpack_tree(work / "tree")
     copy_repository(tree, folder / "src" / "cortex")
     copy_handbook(tree, work / "handbook")
@@ -223,7 +220,7 @@ def ask_all(setup: Setup, home: Home, provider: str, questions: Sequence[Questio
     with Session(
         [*setup.cortex, "mcp", "team", "--workspace", str(home.folder)], environment, home.folder
     ) as session:
-        session.call("cortex_search", query="nothing in particular")  # which opens everything
+        session.call("cortex_search", query="nothing in particular")  # opens everything
         return [_ask(session, home, question) for question in questions]
 
 
@@ -236,7 +233,7 @@ def _ask(session: Session, home: Home, question: Question) -> Asked:
 def _place(
     session: Session, home: Home, question: Question, **more: object
 ) -> tuple[int, list[Row]]:
-    """Where the first right hit stands, and all hits."""
+    """The place of the first right hit, and all hits."""
     rows = session.call("cortex_search", query=question.text, **more)["data"].get("results", [])
     return next(
         (place for place, row in enumerate(rows, 1) if is_right(home, question, row)), 0
@@ -244,22 +241,22 @@ def _place(
 
 
 def _file_place(asked: Asked) -> int:
-    """Where the first hit in the file of a function stands, whichever part of it that is."""
+    """The place of the first hit in the file of a function."""
     files = {f"src/cortex/{right.partition('#')[0]}" for right in asked.question.right}
     return next((place for place, row in enumerate(asked.rows, 1) if row.get("path") in files), 0)
 
 
 def is_right(home: Home, question: Question, row: Row) -> bool:
-    """Whether a row is what a question asks for."""
+    """True for a row that answers the question."""
     if question.type == FUNCTION:
         return any(_holds(home.folder, right, row) for right in question.right)
     # A comment opens as its thread
-    told = {str(row.get(name, "")).rpartition(":")[2] for name in ("id", "thread_id")}
-    return not told.isdisjoint(home.ids[question.type][right] for right in question.right)
+    ids = {str(row.get(name, "")).rpartition(":")[2] for name in ("id", "thread_id")}
+    return not ids.isdisjoint(home.ids[question.type][right] for right in question.right)
 
 
 def _holds(folder: Path, right: str, row: Row) -> bool:
-    """Whether a row's lines are, at least in part, of the function that "file#name" means."""
+    """True for a row whose lines overlap the function "file#name"."""
     file, _, name = right.partition("#")
     if row.get("type") != "code" or row.get("path") != f"src/cortex/{file}":
         return False
@@ -272,13 +269,13 @@ def lines_of(path: Path, name: str) -> tuple[int, int]:
     """The first and the last line of a function."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     found = next(
-        one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef) and one.name == name
+        node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == name
     )
     assert found.end_lineno is not None
     return found.lineno, found.end_lineno
 
 
-def _told(label: str, asked: Asked) -> str:
+def _missed(label: str, asked: Asked) -> str:
     stood = "; ".join(
         f"{row.get('type')} *{row.get('title')}* ({row.get('score')})" for row in asked.rows[:FIRST]
     )

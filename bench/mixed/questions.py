@@ -1,11 +1,10 @@
-"""Two sets of forty questions to a mixed home: ten each whose answer is a record, a document, a
-memory and a function.
+"""Two sets of forty questions to a mixed home, ten for each type of answer.
 
 Each set was written before anything of it was asked, and not changed since: a question that fails
-is told as one. "In other words" is asked by somebody who doesn't know how the answer is worded, and
-shares hardly a word with it; "as people ask" is asked by somebody of the team, with the words that
+is given as one. "In other words" is asked without knowing how the answer is worded, and
+shares hardly a word with it; "as people ask" is asked by a team member, with the words that
 are usual for the thing, but not its title or identifier, and about other answers. Half of them are
-phrases, half of them sentences, as people and agents type them. What is right is told as a key of
+phrases, half of them sentences, as people and agents type them. The right answer is given as a key of
 mixed_texts.py, as a page of docs/, or as a file of src/cortex and what is defined in it.
 """
 
@@ -19,7 +18,7 @@ TYPES = (RECORD, DOCUMENT, MEMORY, FUNCTION)
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What somebody asks, and all that would answer it."""
+    """A question, and everything that answers it."""
 
     type: str
     text: str
@@ -27,7 +26,7 @@ class Question:
 
 
 IN_OTHER_WORDS = (
-    # A comment is opened by its thread, so either one will do.
+    # A comment is opened by its thread, so either is right.
     Question(RECORD, "how do we withdraw a version that turned out to be broken", ("withdraw",)),
     Question(
         RECORD, "what did we decide about support for older Python interpreters?", ("interpreters",)

@@ -1,5 +1,6 @@
-"""What the questions of mixed_questions.py are about, and what is near to it: records and memories
-of a team that makes a search program.
+"""Texts that the questions of questions.py are about, and texts that are near to them.
+
+Records and memories of a team that makes a search program.
 
 Each has a key, by which a question names it, or which only keeps it apart; a comment names its
 thread by that thread's key. Nothing here is said in the handbook or in the code. What is around all

@@ -1,6 +1,4 @@
-"""What the peers' measurements have in common: a product's row, the questions asked of it, the
-table.
-"""
+"""Common parts of the peers' measurements: rows, questions and the table."""
 
 from __future__ import annotations
 
@@ -22,9 +20,7 @@ WARM_UP = "where is the version number"
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """Warm queries: milliseconds of each, how many of the questions were answered at all, and how
-    many with the expected file.
-    """
+    """Warm queries: milliseconds of each, number of answers, and of those with the right file."""
 
     milliseconds: tuple[float, ...]
     answered: int
@@ -72,7 +68,7 @@ class Row:
 
 
 def judge(timed: Sequence[tuple[float, list[str]]]) -> Answers:
-    """How many of the last round's questions were answered, and how many well."""
+    """Number of the last round's questions that were answered, and answered well."""
     last = [files for _, files in timed[-len(QUERIES) :]]
     expected = sum(file in files[:RESULTS] for (_, file), files in zip(QUERIES, last, strict=True))
     return Answers(tuple(took for took, _ in timed), sum(bool(files) for files in last), expected)
@@ -92,7 +88,7 @@ def ask_all(ask: Callable[[str], list[str]]) -> Answers:
 def ask_over_mcp(
     row: Row, session: Session, tool: str, arguments: dict[str, object], bare_kb: int
 ) -> Answers:
-    """Warm answers of an MCP server, after one that doesn't count."""
+    """Warm answers of an MCP server, after a first that doesn't count."""
     watch = Watch(session.server.pid)
 
     def ask(query: str) -> list[str]:
@@ -152,8 +148,6 @@ def render(rows: Sequence[Row]) -> str:
 
 
 def quietest(values: Sequence[float]) -> str:
-    """The best median of one pass over all queries: what is left when other work on the machine is
-    taken away.
-    """
+    """The best median of one pass over all queries: free of other work on the machine."""
     passes = [values[start : start + len(QUERIES)] for start in range(0, len(values), len(QUERIES))]
-    return f"{min(statistics.median(one) for one in passes):.1f}" if passes else "-"
+    return f"{min(statistics.median(times) for times in passes):.1f}" if passes else "-"

@@ -57,7 +57,7 @@ class Semble:
         }
 
     def command(self) -> list[str]:
-        """How it is started."""
+        """The command that starts it."""
         script = Path(self.python).with_name("semble")
         return [str(script)] if script.exists() else [self.python, "-m", "semble.cli"]
 

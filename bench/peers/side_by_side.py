@@ -1,5 +1,4 @@
-"""Cortex and semble side by side, in one run, on one tree: cost of indexing, size of the index,
-speed of queries.
+"""Cortex and semble side by side on one tree: indexing, size, speed of queries.
 
     python -m bench.peers.side_by_side TREE --semble-python VENV/bin/python --semble-model DIR [--repeat 3] [--json OUT]
 
@@ -106,9 +105,7 @@ def measure(
 
 
 def ratios(ours: Sequence[float], theirs: Sequence[float]) -> list[float]:
-    """Ours through theirs, round by round: both sides of one ratio saw the machine in about the
-    same state.
-    """
+    """Ratios of ours to theirs, round by round: both saw the machine in about the same state."""
     return [our / their for our, their in zip(ours, theirs, strict=True)]
 
 

@@ -1,8 +1,6 @@
-"""The ranker with one of its rules switched off, one that was left out switched on, or one of its
-weights changed.
+"""Variants of the ranker: a rule switched off or on, or a changed weight.
 
-Constants of `cortex.engine.search` are replaced while a block runs; nothing in the product knows of
-it.
+Constants of `cortex.engine.search` are replaced while a block runs; the product knows nothing of it.
 """
 
 from __future__ import annotations
@@ -37,7 +35,7 @@ Change = Callable[[], AbstractContextManager[None]]
 
 @contextmanager
 def constants(module: ModuleType, **values: object) -> Iterator[None]:
-    """A module with other constants."""
+    """Replace constants of a module inside the block."""
     before = {name: getattr(module, name) for name in values}
     try:
         _set(module, values)
@@ -49,24 +47,27 @@ def constants(module: ModuleType, **values: object) -> Iterator[None]:
 def weights(
     classes: Sequence[QueryClass] = tuple(QueryClass), **values: float
 ) -> AbstractContextManager[None]:
-    """Other weights for these classes."""
+    """Replace weights of these classes inside the block."""
     now: Mapping[QueryClass, object] = TABLE.WEIGHTS
     return constants(
         TABLE,
-        WEIGHTS={one: replace(now[one], **values) if one in classes else now[one] for one in now},
+        WEIGHTS={
+            name: replace(weight, **values) if name in classes else weight
+            for name, weight in now.items()
+        },
     )
 
 
 def field(name: str, weight: float) -> AbstractContextManager[None]:
-    """Another weight of a field; without it at 0."""
-    fields = [(one, weight if one == name else now) for one, now in CANDIDATES.FIELD_WEIGHTS]
+    """Replace the weight of a field; 0 leaves the field out."""
+    fields = [
+        (field, weight if field == name else current) for field, current in CANDIDATES.FIELD_WEIGHTS
+    ]
     return constants(CANDIDATES, FIELD_WEIGHTS=tuple(pair for pair in fields if pair[1]))
 
 
 def phrase_for_all(weight: float) -> AbstractContextManager[None]:
-    """Words in the order of the query as evidence for every query, not only for what stands in
-    quotes and error messages.
-    """
+    """Use the order of words as evidence for every query, not only for quotes and errors."""
     parse = PARSE.parse
 
     def with_phrase(text: str, code: bool = False) -> object:
@@ -77,22 +78,19 @@ def phrase_for_all(weight: float) -> AbstractContextManager[None]:
 
 
 def references(weight: float) -> AbstractContextManager[None]:
-    """How often others speak of a chunk's name as evidence for every chunk, not only where a name
-    was begun.
-    """
+    """Use the number of references as evidence for every chunk, not only for a begun name."""
     find = CANDIDATES.find_by_words
 
     def with_references(store: object, words: object, *rest: object) -> dict:
         found = find(store, words, *rest)
-        names = {one.place.chunk.name for one in found.values()}
+        names = {candidate.place.chunk.name for candidate in found.values()}
         spoken = {
             name: words.frequency(pieces[0]) for name in names if (pieces := split_identifier(name))
         }
         most = max(spoken.values(), default=0)
-        for one in found.values():
-            one.words += (
-                weight * math.log(1 + spoken.get(one.place.chunk.name, 0)) / math.log(2 + most)
-            )
+        for candidate in found.values():
+            mentions = spoken.get(candidate.place.chunk.name, 0)
+            candidate.words += weight * math.log(1 + mentions) / math.log(2 + most)
         return found
 
     return constants(SEARCH, find_by_words=with_references)
@@ -100,7 +98,7 @@ def references(weight: float) -> AbstractContextManager[None]:
 
 @contextmanager
 def both(*changes: AbstractContextManager[None]) -> Iterator[None]:
-    """Several changes at once."""
+    """Combine several changes."""
     with ExitStack() as stack:
         for change in changes:
             stack.enter_context(change)
@@ -153,7 +151,7 @@ LEFT_OUT: dict[str, Change] = {
 
 @dataclass(frozen=True, slots=True)
 class Knob:
-    """A constant, the values around it, and how to turn it."""
+    """A constant, the values around it, and the change that sets it."""
 
     name: str
     chosen: float

@@ -1,4 +1,4 @@
-"""Leave one repository out: what constants chosen without a repository score on it.
+"""Leave one repository out: scores of constants chosen without it.
 
 For each weight a small grid around the chosen value. A fold chooses on everything but one
 repository, by the mean over the sets, and is scored on that repository's whole tree; equal values
@@ -37,7 +37,7 @@ class Fold:
 
 @dataclass(frozen=True, slots=True)
 class Pick:
-    """A value that a fold would rather have, and what it gains there by itself."""
+    """A value that a fold prefers, and its gain there by itself."""
 
     gain: float
     knob: Knob
@@ -45,7 +45,7 @@ class Pick:
 
 
 def make_folds(sets: Sets) -> list[Fold]:
-    """One for each repository, and one for the notebooks."""
+    """A fold for each repository, and one for the notebooks."""
     of = {name: np.array([row["corpus"] for row in sets.rows[name]]) for name in sets.names}
     folds = [
         Fold(
@@ -65,19 +65,19 @@ def make_folds(sets: Sets) -> list[Fold]:
 
 
 def learnt(fold: Fold, scores: Scores) -> float:
-    """What a fold chooses by: the mean over its sets."""
+    """The score that a fold chooses by: the mean over its sets."""
     return float(
         np.mean([scores[name][mask].mean() for name, mask in fold.learn.items() if mask.any()])
     )
 
 
 def judged(fold: Fold, scores: Scores) -> np.ndarray:
-    """The scores of what was left out."""
+    """The scores of the queries that were left out."""
     return np.concatenate([scores[name][mask] for name, mask in fold.judge.items()])
 
 
 def choose(fold: Fold, chosen: float, by_value: Mapping[float, Scores]) -> float:
-    """The value that is best for what the fold sees; the chosen one where nothing is better."""
+    """The best value for the queries that the fold sees; the chosen one if nothing is better."""
     best, worth = chosen, learnt(fold, by_value[chosen])
     for value, scores in by_value.items():
         if learnt(fold, scores) > worth + SAME:
@@ -136,7 +136,7 @@ def _all_at_once(
     for fold, found in zip(folds, picks, strict=True):
         kept, scores = _together(sets, base, fold, found)
         here, there = judged(fold, base), judged(fold, scores)
-        label = ", ".join(f"{one.knob.name} {one.value:g}" for one in kept)
+        label = ", ".join(f"{pick.knob.name} {pick.value:g}" for pick in kept)
         lines.append(f"{_row(fold.name, here, there, seed)} {label} |")
         if fold is not folds[-1]:
             ours.append(here)
@@ -150,13 +150,13 @@ def _all_at_once(
 def _together(
     sets: Sets, base: Scores, fold: Fold, picks: Sequence[Pick]
 ) -> tuple[list[Pick], Scores]:
-    """The picks that gain something together for what the fold sees, and the scores with them."""
+    """The picks that gain something together for the fold, and the scores with them."""
     kept: list[Pick] = []
     best = base
-    for pick in sorted(picks, key=lambda one: -one.gain):
+    for pick in sorted(picks, key=lambda pick: -pick.gain):
         with ExitStack() as stack:
-            for one in [*kept, pick]:
-                stack.enter_context(one.knob.turn(one.value))
+            for used in [*kept, pick]:
+                stack.enter_context(used.knob.turn(used.value))
             scores = {name: sets.scores(name) for name in sets.names}
         if learnt(fold, scores) > learnt(fold, best) + SAME:
             best = scores

@@ -33,8 +33,9 @@ Row = dict  # a query: id, corpus, query, relevant
 
 
 class Sets:
-    """The sets of a kit, each corpus indexed when it is first asked; without vectors unless a
-    provider is named.
+    """The sets of a kit, each corpus indexed on its first use.
+
+    Without vectors unless a provider is named.
     """
 
     def __init__(
@@ -68,7 +69,7 @@ class Sets:
             settings = load(folder, environment=self._setup.environment(provider=self._provider))
             engine = self._engines[folder] = self._open.enter_context(Engine(folder, settings))
             engine.index()
-            # What costs is not part of the run
+            # Its cost is not part of the run
             engine.embedding.embed(progress=lambda step: None, cancel=Cancel())
         return self._engines[folder]
 
@@ -114,7 +115,7 @@ class Sets:
         )
 
     def hits_target(self, row: Row, file: str, start: int, end: int) -> bool:
-        """Whether these lines of a file are right."""
+        """True for lines of a file that answer the query."""
         found = {"file": file, "startLine": start, "endLine": end}
         return any(self._judge.hits(found, target) for target in row["relevant"])
 
@@ -123,7 +124,7 @@ class Sets:
         return importlib.import_module("ceval.baselines").make("rg").search
 
     def semble_scores(self, semble: Semble, metric: str = "ndcg10") -> dict[str, np.ndarray]:
-        """What semble's answers score, query by query, in the order of `rows`."""
+        """Scores of semble's answers, query by query, in the order of `rows`."""
         out = self._setup.work / "semble-scores"
         for name in self.names:
             self.plain(name)

@@ -1,10 +1,10 @@
-"""One search over several stores: what a set loses when another one is searched beside it.
+"""One search over several stores: the loss of a set when another set is searched beside it.
 
     python -m bench.quality.federated --kit KIT --built BUILT
 
 A repository is asked as code, notebooks and conversations as a person's documents, as `cortex
 search --in code,kb` and `cortex kb search` do it, with the settings as they are installed. Alone
-means a home with nothing else in it. A hit of another source counts as wrong. See sets.py for KIT
+means a home with nothing else in it. A hit of another source counts as wrong. See eval_sets.py for KIT
 and BUILT.
 """
 
@@ -48,16 +48,16 @@ def measure(setup: Setup, kit: Path, built: Path) -> Section:
         (notebooks,) = [(DOCUMENTS, corpus) for corpus in sets.corpora(DOCUMENTS)]
         with (
             _library(setup, sets, "both", [notebooks, *talks]) as both,
-            _library(setup, sets, "one", [notebooks]) as one,
+            _library(setup, sets, "one", [notebooks]) as documents,
         ):
             for label, mode in ARMS:
                 pairs = [
-                    (CODE, "notebooks", *_code_beside(sets, one, mode)),
-                    (DOCUMENTS, "a repository", *_documents_beside(sets, one, mode)),
+                    (CODE, "notebooks", *_code_beside(sets, documents, mode)),
+                    (DOCUMENTS, "a repository", *_documents_beside(sets, documents, mode)),
                     (
                         DOCUMENTS,
                         "conversations",
-                        _ask(sets, DOCUMENTS, [one], mode),
+                        _ask(sets, DOCUMENTS, [documents], mode),
                         _ask(sets, DOCUMENTS, [both], mode),
                     ),
                     (
@@ -95,10 +95,10 @@ def measure(setup: Setup, kit: Path, built: Path) -> Section:
 
 
 @contextmanager
-def _library(setup: Setup, sets: Sets, name: str, corpora: Corpora) -> Iterator[SearchTarget]:
+def _library(setup: Setup, sets: Sets, label: str, corpora: Corpora) -> Iterator[SearchTarget]:
     """A home with these corpora as sources, as a place to search."""
-    folders = {corpus: sets.plain(one) / "corpus" / corpus for one, corpus in corpora}
-    home = setup.work / f"several-{name}"
+    folders = {corpus: sets.plain(name) / "corpus" / corpus for name, corpus in corpora}
+    home = setup.work / f"several-{label}"
     settings = load(
         None, environment={**setup.environment(provider="local"), "CORTEX_HOME": str(home)}
     )
@@ -133,7 +133,7 @@ def _documents_beside(
 
 
 def _talks_alone(setup: Setup, sets: Sets, talks: Corpora, mode: Mode) -> np.ndarray:
-    """Those who talk are alone together: all conversations, and nothing else."""
+    """All conversations together, and nothing else."""
     with _library(setup, sets, "talks", talks) as place:
         return _ask(sets, TALKS, [place], mode)
 
@@ -148,15 +148,15 @@ def _ask(sets: Sets, name: str, places: Sequence[SearchTarget], mode: Mode) -> n
 
 def _score(sets: Sets, row: Row, places: Sequence[SearchTarget], mode: Mode) -> float:
     located, _ = federated_search(places, Query(row["query"], mode=mode, limit=DEPTH), Cancel())
-    return sets.score(row, [_told(one, row["corpus"]).hit for one in located])["ndcg10"]
+    return sets.score(row, [_with_source(hit, row["corpus"]).hit for hit in located])["ndcg10"]
 
 
-def _told(one: FederatedHit, corpus: str) -> FederatedHit:
+def _with_source(found: FederatedHit, corpus: str) -> FederatedHit:
     """A hit of another source has a path that no target has."""
     return (
-        one
-        if one.source == corpus
-        else replace(one, hit=replace(one.hit, path=f"{one.hit.path}.of-another"))
+        found
+        if found.source == corpus
+        else replace(found, hit=replace(found.hit, path=f"{found.hit.path}.of-another"))
     )
 
 

@@ -1,5 +1,4 @@
-"""Functions that are asked for in a sentence: the first one of a function's docstring, which isn't
-there when it is asked.
+"""Functions found by the first sentence of their docstring, which is removed before.
 
     python -m bench.quality.functions
 
@@ -52,7 +51,8 @@ PACKAGES = (
     "urllib3",
 )
 PER_PACKAGE, FEW = 45, 12  # queries of a package at most, and at least
-LINES = 6  # of a function that is worth asking for
+# The fewest lines of a function that is asked for
+LINES = 6
 WAYS = {"its own docstring is taken away": False, "all docstrings are taken away": True}
 LIMIT = 10
 _END = re.compile(r"(?<=[.!?])\s|\n\s*\n")
@@ -64,7 +64,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A sentence, and the lines of the function that it is of."""
+    """A sentence, and the lines of its function."""
 
     text: str
     path: str
@@ -129,7 +129,7 @@ def _packages() -> Iterator[list[Path]]:
 
 
 def write(folder: Path, paths: Sequence[Path], bare: bool, draw: random.Random) -> list[Asked]:
-    """Copy packages without the docstrings, and say what to ask for."""
+    """Copy packages without the docstrings, and return the queries."""
     found: dict[str, tuple[str, Function]] = {}  # by the sentence, which is asked for once
     trees: dict[str, tuple[str, ast.Module]] = {}
     for path in paths:
@@ -142,17 +142,17 @@ def write(folder: Path, paths: Sequence[Path], bare: bool, draw: random.Random) 
                 continue
             if "test" not in name and "_vendor" not in name:
                 found |= {
-                    _sentence(one): (name, one)
-                    for one in _described(trees[name][1])
-                    if _is_asked(one)
+                    _sentence(function): (name, function)
+                    for function in _described(trees[name][1])
+                    if _is_query(function)
                 }
     chosen = draw.sample(sorted(found), min(PER_PACKAGE, len(found)))
     asked: list[Asked] = []
     for name, (text, tree) in trees.items():
         own = {sentence: found[sentence][1] for sentence in chosen if found[sentence][0] == name}
         gone = [
-            (one.body[0].lineno, one.body[0].end_lineno or 0)
-            for one in (_described(tree) if bare else own.values())
+            (function.body[0].lineno, function.body[0].end_lineno or 0)
+            for function in (_described(tree) if bare else own.values())
         ]
         lines = [
             line
@@ -162,43 +162,46 @@ def write(folder: Path, paths: Sequence[Path], bare: bool, draw: random.Random) 
         target = folder / name
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text("\n".join(lines), encoding="utf-8")
-        for sentence, one in own.items():
+        for sentence, function in own.items():
             first, last = (
                 at - sum(b - a + 1 for a, b in gone if b < at)
-                for at in (one.lineno, one.end_lineno or 0)
+                for at in (function.lineno, function.end_lineno or 0)
             )
             asked.append(Asked(sentence, name, first, last))
     return asked
 
 
 def _described(tree: ast.Module) -> list[Function]:
-    """Functions that are more than their docstring, and don't have something else in its lines."""
+    """Functions with more than a docstring, and nothing else in its lines."""
     functions = (
-        one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)
+        node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     )
-    told = (
+    described = (
         function for function in functions if len(function.body) > 1 and ast.get_docstring(function)
     )
     return [
-        one
-        for one in told
-        if one.lineno < one.body[0].lineno and (one.body[0].end_lineno or 0) < one.body[1].lineno
+        function
+        for function in described
+        if function.lineno < function.body[0].lineno
+        and (function.body[0].end_lineno or 0) < function.body[1].lineno
     ]
 
 
-def _sentence(one: Function) -> str:
-    sentence = " ".join(_END.split((ast.get_docstring(one) or "").strip())[0].split()).rstrip(".")
+def _sentence(function: Function) -> str:
+    sentence = " ".join(_END.split((ast.get_docstring(function) or "").strip())[0].split()).rstrip(
+        "."
+    )
     return sentence[:1].lower() + sentence[1:]
 
 
-def _is_asked(one: Function) -> bool:
-    """Whether somebody might say so: prose, and not next to nothing."""
-    sentence = _sentence(one)
+def _is_query(function: Function) -> bool:
+    """True for a sentence that a person might ask: prose of some words."""
+    sentence = _sentence(function)
     says = {*re.findall(r"[a-z]+", sentence.lower())} - _EMPTY
-    long = (one.end_lineno or 0) - one.lineno >= LINES
+    long = (function.end_lineno or 0) - function.lineno >= LINES
     return (
         long
-        and not one.name.startswith("__")
+        and not function.name.startswith("__")
         and 5 <= len(sentence.split()) <= 16
         and len(says) >= 3
         and not _NO_PROSE.search(sentence)
@@ -206,11 +209,9 @@ def _is_asked(one: Function) -> bool:
 
 
 def _ask_all(trees: Sequence[tuple[Engine, Sequence[Asked]]], mode: Mode) -> np.ndarray:
-    """For each query whether the function is the first hit, among three, among ten, and its file
-    among three.
-    """
+    """Per query: is the function the first hit, among three or ten, and its file among three."""
     return np.array(
-        [_ask(engine, one, mode) for engine, asked in trees for one in asked], dtype=float
+        [_ask(engine, query, mode) for engine, asked in trees for query in asked], dtype=float
     )
 
 

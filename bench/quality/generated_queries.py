@@ -1,5 +1,4 @@
-"""Queries of the kinds that no set has, made from the sets' own repositories, each with the one
-place that answers it.
+"""Generated queries of kinds that no set has, with the one place that answers each.
 
 A message is a string of some words that stands once in a tree; a begun name is the first part of a
 name that is defined once; a place is a file and a line; a name passed on is one that a package's
@@ -25,7 +24,7 @@ from cortex.engine.search.features import entry
 
 PER_TREE = 25  # queries of a kind
 SET = "semble-full"
-# Words only: what a format puts in between is not known
+# Words only: values that a format inserts are not known
 _MESSAGE = re.compile(r'"([A-Z][a-z]+(?: [\w\'-]+){3,11}\.?)"')
 _LISTED = re.compile(r"\b[A-Za-z_]\w{4,}\b")
 
@@ -59,16 +58,14 @@ class Made:
 
 
 def measure_made(sets: Sets, seed: int) -> str:
-    """The reciprocal rank of the one right place for each kind of query, and what is lost without
-    the rules made for it.
-    """
+    """Measure the reciprocal rank for each kind of query, with and without its own rules."""
     made = [
         query
         for corpus in sets.corpora(SET)
         for query in make_queries(sets.engine(SET, corpus), corpus, seed)
     ]
     base = _ranks(sets, made)
-    kinds = np.array([one.kind for one in made])
+    kinds = np.array([query.kind for query in made])
     shown = ", ".join(
         f"{kind} {base[kinds == kind].mean():.3f} (n {sum(kinds == kind)})"
         for kind in dict.fromkeys(kinds)
@@ -78,7 +75,7 @@ def measure_made(sets: Sets, seed: int) -> str:
         chosen = np.isin(kinds, asked)
         with change():
             lost = (
-                _ranks(sets, [one for one, is_one in zip(made, chosen, strict=True) if is_one])
+                _ranks(sets, [query for query, used in zip(made, chosen, strict=True) if used])
                 - base[chosen]
             )
         lines.append(
@@ -88,16 +85,18 @@ def measure_made(sets: Sets, seed: int) -> str:
 
 
 def _ranks(sets: Sets, made: Sequence[Made]) -> np.ndarray:
-    return np.array([reciprocal(sets.engine(SET, one.corpus), one) for one in made], dtype=float)
+    return np.array(
+        [reciprocal(sets.engine(SET, query.corpus), query) for query in made], dtype=float
+    )
 
 
-def reciprocal(engine: Engine, one: Made, mode: Mode = Mode.HYBRID) -> float:
+def reciprocal(engine: Engine, query: Made, mode: Mode = Mode.HYBRID) -> float:
     """1 / rank of the right place, 0 below the tenth."""
-    hits = engine.search(Query(one.text, limit=10, mode=mode)).hits
+    hits = engine.search(Query(query.text, limit=10, mode=mode)).hits
     right = (
         number
         for number, hit in enumerate(hits, 1)
-        if hit.path == one.path and hit.start_line <= one.line <= hit.end_line
+        if hit.path == query.path and hit.start_line <= query.line <= hit.end_line
     )
     return 1 / number if (number := next(right, 0)) else 0.0
 
@@ -149,7 +148,7 @@ def _listed(text: str) -> Iterator[tuple[str, int]]:
 
 
 def _once(found: Iterator[tuple[str, str, int]]) -> dict[str, tuple[str, int]]:
-    """What was found only once, with the place."""
+    """The texts that were found only once, with their places."""
     rows = list(found)
     counts = Counter(words for words, _, _ in rows)
     return {words: (path, line) for words, path, line in rows if counts[words] == 1}

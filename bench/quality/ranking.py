@@ -1,9 +1,8 @@
-"""What the ranker is worth: its score beside semble's, without each of its rules, and with
-constants chosen without a repository.
+"""Scores of the ranker: beside semble, without each rule, and with held-out constants.
 
     python -m bench.quality.ranking --kit KIT --built BUILT --semble-python VENV/bin/python --semble-model DIR
 
-Embedder `none`, in process. Differences are paired: the same query, with and without. See sets.py
+Embedder `none`, in process. Differences are paired: the same query, with and without. See eval_sets.py
 for KIT and BUILT, intervals.py for intervals.
 """
 
@@ -80,14 +79,14 @@ def _beside(sets: Sets, base: Scores, theirs: Scores, seed: int) -> str:
 
 
 def _classes(sets: Sets) -> str:
-    """How many queries of each class there are: a rule of a class that nobody asks shows nothing."""
+    """Number of queries of each class: a rule of a class without queries shows nothing."""
     parts: list[str] = []
     for name in sets.names:
         counts = Counter(
             str(class_) for row in sets.rows[name] for class_ in PARSE.parse(row["query"]).classes
         )
         parts.append(
-            f"{name}: {', '.join(f'{one} {count}' for one, count in counts.most_common())}"
+            f"{name}: {', '.join(f'{query_class} {count}' for query_class, count in counts.most_common())}"
         )
     return f"Queries by class, where one may have several. {'; '.join(parts)}."
 
@@ -109,8 +108,11 @@ def _changed(sets: Sets, base: Scores, changes: Mapping[str, Change], seed: int)
             differences["semble-full"][corpora == corpus].mean()
             for corpus in sets.corpora("semble-full")
         ]
-        worse, better = sum(one < -LITTLE for one in by_tree), sum(one > LITTLE for one in by_tree)
-        mean = np.mean([one.mean() for one in differences.values()])
+        worse, better = (
+            sum(difference < -LITTLE for difference in by_tree),
+            sum(difference > LITTLE for difference in by_tree),
+        )
+        mean = np.mean([difference.mean() for difference in differences.values()])
         lines.append(f"| {label} | {' | '.join(cells)} | {worse}, {better} | {mean:+.3f} |")
     return "\n".join(lines)
 

@@ -1,12 +1,11 @@
-"""How far `relevance` can be trusted: what the cut of .65 keeps and what it leaves out, and how
-often a hit is right at each tenth.
+"""Reliability of `relevance`: recall at the cut of .65, and precision by tenths.
 
     python -m bench.quality.relevance --kit KIT --built BUILT [--fit]
 
 `--fit` (in `make bench` always, but for `--quick`) fits both probabilities of
 `cortex.engine.search.weights` anew; see relevance_fit.py. absent.txt holds questions about
 things that none of the repositories is about, absent_later.txt more of them, written when the
-constants stood: don't tune by those. See sets.py for KIT and BUILT, intervals.py for intervals.
+constants stood: don't tune by those. See eval_sets.py for KIT and BUILT, intervals.py for intervals.
 """
 
 from __future__ import annotations
@@ -36,9 +35,7 @@ LATER = Path(__file__).with_name("absent_later.txt")
 
 
 def measure(setup: Setup, kit: Path, built: Path, fit: bool) -> Section:
-    """Recall with and without the cut, absent questions, tenths, and the fit; by words only, and
-    with the model's vectors.
-    """
+    """Measure recall at the cut, absent questions, tenths and fits, by words and with vectors."""
     section = Section("relevance", "Relevance")
     parts = [f"The default threshold is {CUT:g}; in brackets the 95 % interval."]
     for label, provider, modes in ARMS:

@@ -1,8 +1,7 @@
-"""The two logistic models behind `relevance`, fitted on the development sets, beside the constants
-that are in the code.
+"""The two logistic models of `relevance`, fitted anew beside the constants of the code.
 
 `known` learns from the first hits of a query whose answer was found and of the same kind of query
-asked of a repository that has none; `right` from every one of the first ten hits.
+asked of a repository that has none; `right` from each of the first ten hits.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ PENALTY = 1e-4
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What one query of one corpus showed."""
+    """Features and labels of a query asked of a corpus."""
 
     group: str  # queries of a group weigh as much as those of any other
     known: tuple[float, ...]  # features, the constant included
@@ -42,15 +41,15 @@ class Asked:
 def fit_table(sets: Sets, seed: int, mode: Mode) -> str:
     """Both models of a mode: the constant in the code, fitted anew, and its interval."""
     answered = [
-        one
+        asked
         for name in sets.names
         for row in sets.rows[name]
-        if (one := _ask(sets, name, row, mode))
+        if (asked := _ask(sets, name, row, mode))
     ]
     absent = [
-        one
+        asked
         for name, corpus, row in _strangers(sets)
-        if (one := _ask(sets, name, row, mode, corpus))
+        if (asked := _ask(sets, name, row, mode, corpus))
     ]
     lines = [
         "| model | feature | in the code | fitted anew | 95 % interval | within |",
@@ -73,7 +72,7 @@ def fit_table(sets: Sets, seed: int, mode: Mode) -> str:
             )
     lines += [
         "",
-        f"{len(answered):,} queries, {len(absent):,} without an answer, {sum(len(one.right) for one in answered):,} hits.",
+        f"{len(answered):,} queries, {len(absent):,} without an answer, {sum(len(asked.right) for asked in answered):,} hits.",
     ]
     return "\n".join(lines)
 
@@ -83,11 +82,11 @@ def _ask(sets: Sets, name: str, row: Row, mode: Mode, corpus: str = "") -> Asked
     seen: list[tuple[Sequence[Candidate], Parsed]] = []
     relate = SEARCH.relate
 
-    def looking(ranked: Sequence[Candidate], parsed: Parsed, mode: Mode) -> None:
+    def record(ranked: Sequence[Candidate], parsed: Parsed, mode: Mode) -> None:
         seen.append((ranked, parsed))
         relate(ranked, parsed, mode)
 
-    with constants(SEARCH, relate=looking):
+    with constants(SEARCH, relate=record):
         sets.engine(name, corpus or row["corpus"]).search(Query(row["query"], mode=mode, limit=1))
     ranked, parsed = seen[0]
     if not ranked:
@@ -107,9 +106,7 @@ def _ask(sets: Sets, name: str, row: Row, mode: Mode, corpus: str = "") -> Asked
 
 
 def _strangers(sets: Sets) -> list[tuple[str, str, Row]]:
-    """Queries with a corpus that doesn't know the answer: of other repositories, notebooks,
-    conversations.
-    """
+    """Queries with a corpus that has no answer: another repository, notebooks, or conversations."""
     draw = random.Random(3)
     trees, talks = sets.corpora("semble"), sets.corpora("locomo")
     found: list[tuple[str, str, Row]] = []
@@ -131,19 +128,19 @@ Rows = tuple[np.ndarray, np.ndarray, list[str], np.ndarray]  # features, labels,
 
 
 def _known_rows(answered: Sequence[Asked], absent: Sequence[Asked]) -> Rows:
-    used = [one for one in answered if any(one.labels)]
+    used = [asked for asked in answered if any(asked.labels)]
     rows = [*used, *absent]
     labels = np.array([1.0] * len(used) + [0.0] * len(absent))
     features = np.array([row.known for row in rows])
-    return features, labels, [one.group for one in rows], np.arange(len(rows))
+    return features, labels, [row.group for row in rows], np.arange(len(rows))
 
 
 def _right_rows(answered: Sequence[Asked]) -> Rows:
     return (
-        np.array([hit for one in answered for hit in one.right]),
-        np.array([float(label) for one in answered for label in one.labels]),
-        [one.group for one in answered for _ in one.right],
-        np.array([number for number, one in enumerate(answered) for _ in one.right]),
+        np.array([hit for asked in answered for hit in asked.right]),
+        np.array([float(label) for asked in answered for label in asked.labels]),
+        [asked.group for asked in answered for _ in asked.right],
+        np.array([number for number, asked in enumerate(answered) for _ in asked.right]),
     )
 
 

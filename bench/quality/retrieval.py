@@ -1,5 +1,4 @@
-"""How good the answers are: an evaluation kit's sets, asked through `cortex mcp`, scored by the
-kit.
+"""Quality of the answers of `cortex mcp` on an evaluation kit's sets, scored by the kit.
 
     python -m bench.quality.retrieval --kit KIT --built BUILT [--sets NAME ...]
 
@@ -72,7 +71,7 @@ def measure(setup: Setup, kit: Path, built: Path, sets: Sequence[str] = ()) -> S
 
 
 def _adapter(setup: Setup) -> dict[str, object]:
-    """How the kit starts and asks Cortex."""
+    """The adapter by which the kit starts and asks Cortex."""
     home = setup.environment(provider="local")["CORTEX_HOME"]
     index = shlex.join(setup.cortex)
     return {

@@ -1,9 +1,8 @@
-"""What vectors add: words, the model alone, and both together, on an evaluation kit's sets; and
-what the model costs.
+"""Gain and cost of vectors: words, the model alone, and both, on an evaluation kit's sets.
 
     python -m bench.quality.semantic --kit KIT --built BUILT [--provider local] [--sets NAME ...]
 
-In process. Differences are paired: the same query, with and without. See sets.py for KIT and BUILT,
+In process. Differences are paired: the same query, with and without. See eval_sets.py for KIT and BUILT,
 intervals.py for intervals.
 """
 
@@ -33,7 +32,7 @@ LINES = 50  # of the chunks that speed is measured with
 SPEED = {"load ms": 30.0, "query ms": 0.2}
 CHUNKS_PER_SECOND = 3_000
 
-Scores = Mapping[str, Mapping[str, np.ndarray]]  # set -> arm -> one for each query
+Scores = Mapping[str, Mapping[str, np.ndarray]]  # set -> arm -> score of each query
 
 
 def measure(

@@ -1,5 +1,4 @@
-"""What nearness by meaning should weigh: by class of query and kind of source, each weight judged
-on repositories that it was not picked by.
+"""Weights of semantic similarity by query class and source, judged on held-out queries.
 
 Every query is asked at each weight of a grid. A group's weight is picked on all of its repositories
 but one and judged on that one; where a group has one repository only, fifths of its queries take
@@ -46,13 +45,14 @@ class Asked:
 
 
 def measure_arms(sets: Sets, seed: int) -> str:
-    """The table: words, the model alone and both by group, the best weight of each group, and what
-    it is worth on what it was not picked by.
+    """Measure words, model and both by group, with the gain of each group's best weight.
+
+    The gain is measured on queries that the weight was not picked by.
     """
     asked = [*_of_sets(sets), *_of_made(sets, seed)]
     groups: dict[Group, list[Asked]] = {}
-    for one in asked:
-        groups.setdefault(one.group, []).append(one)
+    for query in asked:
+        groups.setdefault(query.group, []).append(query)
     lines = [
         f"| source, class of query | queries | words | the model alone | both, at {PLAIN.meaning:g} | both - words | best weight | gain in hindsight | "
         "weights picked | gain on what they were not picked by |",
@@ -70,7 +70,11 @@ def measure_arms(sets: Sets, seed: int) -> str:
         f"A weight for each group, picked so, on all queries of the sets: {_together(own, seed)} over one weight.",
     ]
     best = np.array(
-        [max(one.scores) - one.scores[0] for one in asked if not one.group[1].startswith("made:")]
+        [
+            max(query.scores) - query.scores[0]
+            for query in asked
+            if not query.group[1].startswith("made:")
+        ]
     )
     lines.append(
         f"The best weight of every single query in hindsight, over words: {mean_of(best, seed).signed()}."
@@ -91,7 +95,7 @@ def _of_sets(sets: Sets) -> list[Asked]:
                 Asked(
                     group,
                     fold,
-                    tuple(float(one[number]) for one in by_weight),
+                    tuple(float(scores[number]) for scores in by_weight),
                     float(alone[number]),
                 )
             )
@@ -114,38 +118,38 @@ def _of_made(sets: Sets, seed: int) -> list[Asked]:
         for query in make_queries(sets.engine(SET, corpus), corpus, seed)
     ]
     by_weight = [_ranks(sets, made, weight) for weight in GRID]
-    alone = [reciprocal(sets.engine(SET, one.corpus), one, Mode.MEANING) for one in made]
+    alone = [reciprocal(sets.engine(SET, query.corpus), query, Mode.MEANING) for query in made]
     return [
         Asked(
-            ("code", f"made: {one.kind}"),
-            one.corpus,
+            ("code", f"made: {query.kind}"),
+            query.corpus,
             tuple(ranks[number] for ranks in by_weight),
             alone[number],
         )
-        for number, one in enumerate(made)
+        for number, query in enumerate(made)
     ]
 
 
 def _ranks(sets: Sets, made: Sequence[Made], weight: float) -> list[float]:
     mode = Mode.HYBRID if weight else Mode.WORDS
     with weights(meaning=weight):
-        return [reciprocal(sets.engine(SET, one.corpus), one, mode) for one in made]
+        return [reciprocal(sets.engine(SET, query.corpus), query, mode) for query in made]
 
 
 def _row(group: Group, rows: Sequence[Asked], seed: int) -> tuple[str, np.ndarray]:
     scores = np.array([row.scores for row in rows])
     chosen = GRID.index(PLAIN.meaning)
-    folds = np.array([one.fold for one in rows])
+    folds = np.array([row.fold for row in rows])
     best = _best(scores, chosen)
     picked = {fold: _best(scores[folds != fold], chosen) for fold in sorted(set(folds))}
     gain = np.array(
-        [one[picked[fold]] - one[chosen] for one, fold in zip(scores, folds, strict=True)]
+        [row[picked[fold]] - row[chosen] for row, fold in zip(scores, folds, strict=True)]
     )
     cells = [
         ", ".join(group),
         str(len(rows)),
         f"{scores[:, 0].mean():.3f}",
-        f"{np.mean([one.alone for one in rows]):.3f}",
+        f"{np.mean([row.alone for row in rows]):.3f}",
         f"{scores[:, chosen].mean():.3f}",
         mean_of(scores[:, chosen] - scores[:, 0], seed).signed(),
         f"{GRID[best]:g}",
@@ -157,14 +161,14 @@ def _row(group: Group, rows: Sequence[Asked], seed: int) -> tuple[str, np.ndarra
 
 
 def _best(scores: np.ndarray, chosen: int) -> int:
-    """The weight with the best mean; the chosen one where no other is better."""
+    """The weight with the best mean; the chosen one if no other is better."""
     means = scores.mean(axis=0) if len(scores) else np.zeros(len(GRID))
     best = int(np.argmax(means))
     return best if means[best] > means[chosen] + SAME else chosen
 
 
 def _counted(picked: Mapping[str, int]) -> str:
-    values = [GRID[one] for one in picked.values()]
+    values = [GRID[place] for place in picked.values()]
     return ", ".join(f"{value:g} ×{values.count(value)}" for value in sorted(set(values)))
 
 

@@ -1,12 +1,11 @@
-"""What an agent reads until it sees the first right place: tokens of an answer of `search_code`, of
-semble, and of ripgrep and reading files.
+"""Tokens up to the first right place: in answers of Cortex, of semble, and of ripgrep.
 
     python -m bench.quality.tokens --kit KIT --built BUILT --semble-python VENV/bin/python --semble-model DIR
 
 A token is four characters of the text block that an MCP client receives with default arguments
 (Cortex: threshold 0), counted to the end of the first hit that overlaps a target; a miss counts the
 whole answer and 2,000 more. With ripgrep, files that hold most distinct words of the query are read
-whole, one after another (the matches themselves cost nothing). See sets.py for KIT and BUILT,
+whole, one after another (the matches themselves cost nothing). See eval_sets.py for KIT and BUILT,
 intervals.py for intervals.
 """
 
@@ -107,9 +106,9 @@ def _ask_ripgrep(sets: Sets, name: str) -> Costs:
     for row in sets.rows[name]:
         folder = sets.plain(name) / "corpus" / row["corpus"]
         read, found = 0, False
-        for one in search(row["query"], folder, MANY):
-            read += len((folder / one["file"]).read_text(encoding="utf-8", errors="replace"))
-            if sets.hits_target(row, one["file"], 1, MANY):
+        for match in search(row["query"], folder, MANY):
+            read += len((folder / match["file"]).read_text(encoding="utf-8", errors="replace"))
+            if sets.hits_target(row, match["file"], 1, MANY):
                 found = True
                 break
         costs.append((read / TOKEN + (0 if found else MISS), found))
@@ -117,7 +116,7 @@ def _ask_ripgrep(sets: Sets, name: str) -> Costs:
 
 
 def cost_of(sets: Sets, row: Row, text: str) -> tuple[float, bool]:
-    """Tokens of an answer to the end of its first right hit, and whether there is one."""
+    """Tokens of an answer to the end of its first right hit, and whether there is such a hit."""
     for hit, end in results_in(text):
         if sets.hits_target(row, *place_of(hit)):
             return end / TOKEN, True

@@ -1,7 +1,6 @@
-"""Records that no team had: as many as wanted, of the lengths that real ones have, with a fixed
-seed.
+"""Generated team records of real lengths, with a fixed seed.
 
-Words are drawn as in memories_made.py. Of a hundred records 40 are comments, 34 observations, 12
+Words are drawn as in bench/memories/generated.py. Of a hundred records 40 are comments, 34 observations, 12
 tasks, 8 threads, 5 artifacts and the rest topics and links; they are spread over a year and 200
 topics. Pure but for the ids and the moment that the year ends.
 """
@@ -62,14 +61,14 @@ ARTIFACT_STATES = (
     "deprecated",
 )
 YEAR = 365 * 86_400_000  # milliseconds
-RECENT = 500  # threads that somebody still comments on
+RECENT = 500  # threads that still get comments
 
 Made = tuple[str, Body, int]  # id, body, and milliseconds since the year began
 
 
 @dataclass(slots=True)
 class Drawn:
-    """What was made so far, to point to."""
+    """The records made so far, to point to."""
 
     subcortexes: list[str] = field(default_factory=list)
     threads: list[str] = field(default_factory=list)
@@ -180,11 +179,11 @@ def _body(
 
 
 def questions(count: int, made: Iterable[Made], seed: int) -> list[str]:
-    """Queries of two to eight words, each of words that one record says in its title and its text."""
+    """Queries of two to eight words, each of the words of a record's title and text."""
     draw = random.Random(seed)
-    told = [body for _, body, _ in made if isinstance(body, Thread | Observation | Task)]
+    candidates = [body for _, body, _ in made if isinstance(body, Thread | Observation | Task)]
     asked = []
-    for body in draw.sample(told, count):
+    for body in draw.sample(candidates, count):
         said = (
             f"{body.title} {body.summary if isinstance(body, Observation) else body.body}".split()[
                 :40

@@ -1,8 +1,9 @@
-"""One task in a process of its own that opens what a team keeps: `python team_inside.py
-fill|embed|ask|write|after|profile '{...}'`, JSON on stdout.
+"""One task around a team's records, in a process of its own; JSON on stdout.
+
+`python -m bench.team.tasks fill|embed|ask|write|after|profile '{...}'`
 
 The tools are run as a server runs them, without the protocol around. A fresh process for each task,
-for the same reason as in inside.py.
+for the same reason as in engine_tasks.py.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ def fill(settings: Settings, watch: Watch, count: int, seed: int) -> dict[str, o
     library = Library(settings)
     try:
         library.store.lease.take()
-        words()  # which are no part of it
+        words()  # not part of the measurement
         wall, cpu = time.perf_counter(), time.process_time()
         began = int(time.time() * 1000) - YEAR
         made = make(count, seed)
@@ -106,7 +107,7 @@ def ask(settings: Settings, watch: Watch, count: int, seed: int, rounds: int) ->
 def after(
     settings: Settings, watch: Watch, count: int, seed: int, rounds: int
 ) -> dict[str, object]:
-    """Ask in the ways that read much of what is remembered, each time after something was written."""
+    """Ask in the ways that read cached data, each time after a write."""
     words()
     engines = engine_pool(keep=False)
     family = open_family(settings, engines, [])
@@ -126,7 +127,7 @@ def after(
 def profile(
     settings: Settings, watch: Watch, count: int, seed: int, rounds: int, way: str
 ) -> dict[str, object]:
-    """Where the time of one way to ask goes."""
+    """A profile of a way to ask."""
     words()
     engines = engine_pool(keep=False)
     family = open_family(settings, engines, [])
@@ -161,15 +162,18 @@ def ways_of(settings: Settings, draw: random.Random) -> dict[str, Callable[[str]
 
         def some(kind: str, *states: str) -> list[str]:
             return [
-                one.id for one in lookup.select(RecordFilter(kinds=(kind,), states=states), 200)
+                record.id
+                for record in lookup.select(RecordFilter(kinds=(kind,), states=states), 200)
             ]
 
-        slugs = [one.body.slug for one in lookup.select(RecordFilter(kinds=("subcortex",)), 200)]
+        slugs = [
+            record.body.slug for record in lookup.select(RecordFilter(kinds=("subcortex",)), 200)
+        ]
         threads, tasks, artifacts = some("thread"), some("task"), some("artifact", "accepted")
         path = next(
             link.path
-            for one in lookup.select(RecordFilter(kinds=("task",)), 200)
-            for link in one.body.code_links
+            for record in lookup.select(RecordFilter(kinds=("task",)), 200)
+            for link in record.body.code_links
         )
     finally:
         library.close()
@@ -216,13 +220,11 @@ def ways_of(settings: Settings, draw: random.Random) -> dict[str, Callable[[str]
 
 
 def write(settings: Settings, watch: Watch, rounds: int) -> dict[str, object]:
-    """Write through the tools, each write on the disk and found when it returns: writes in a
-    second, CPU milliseconds of one.
-    """
+    """Write durably through the tools: writes in a second, CPU milliseconds of a write."""
     engines = engine_pool(keep=False)
     family = open_family(settings, engines, [])
     try:
-        _call(family, _observed(1))  # which opens everything
+        _call(family, _observed(1))  # opens everything
         done = {
             "observations, one at a time": (_timed(lambda: _call(family, _observed(1)), rounds), 1),
             f"observations, {BATCH} at a time": (
@@ -246,8 +248,8 @@ def _observed(many: int) -> Arguments:
         {"title": f"Seen in run {fresh_key()[-10:]}", "summary_md": SUMMARY, "tags": ["bench"]}
         for _ in range(many)
     ]
-    told = {"observations": made, "idempotency_key": fresh_key()}
-    return "create_observations", CreateObservations.model_validate_json(json.dumps(told))
+    arguments = {"observations": made, "idempotency_key": fresh_key()}
+    return "create_observations", CreateObservations.model_validate_json(json.dumps(arguments))
 
 
 def _drafted() -> Arguments:
@@ -269,7 +271,7 @@ def _timed(work: Callable[[], object], rounds: int) -> tuple[float, float]:
 
 
 def _at_once(family: Family, rounds: int) -> tuple[float, float]:
-    """As `_timed`, of several threads that write at the same time."""
+    """Wall seconds and CPU milliseconds of a call, in several threads at the same time."""
     each = max(2, rounds // THREADS)
     failed: list[BaseException] = []
 

@@ -1,8 +1,7 @@
-"""What a team keeps, 100,000 records: how soon each tool answers, how fast is written, and what
-answers cost to read.
+"""100,000 records of a team: time of answers and writes, and tokens of the answers.
 
 By words, and as installed; without the cache. Tokens are characters / 4. Records are made up by
-team_made.py.
+bench/team/generated.py.
 """
 
 from __future__ import annotations
@@ -81,9 +80,7 @@ def inside(setup: Setup, environment: dict[str, str], task: str, **arguments: ob
 
 
 def _count_tokens(setup: Setup, environment: dict[str, str], folder: Path) -> Iterator[str]:
-    """What a client reads through the protocol, in tokens: of each tool its definition and its
-    answer to a plain call.
-    """
+    """Tokens of each tool's definition and of its answer to a plain call."""
     with Session([*setup.cortex, "mcp", "team"], environment, folder) as session:
         tools = session.request("tools/list")["tools"]
         instructions = session.greeting.get("instructions", "")
@@ -98,7 +95,7 @@ def _count_tokens(setup: Setup, environment: dict[str, str], folder: Path) -> It
 
 
 def _plain_calls(session: Session) -> Iterator[tuple[str, str]]:
-    """Each tool, called with nothing but what it needs; its answer."""
+    """Each tool, called with the required arguments only; its answer."""
     found: dict[str, str] = {}
     for kind in ("threads", "tasks", "artifacts"):
         rows = session.call("cortex_search", query="value", types=[kind])["data"]["results"]

@@ -49,9 +49,9 @@ def test_new_error_code_needs_only_its_row(monkeypatch):
     assert "`TOY_HUNGRY`" in str(document["components"]["responses"]["Error404"])
 
 
-def test_a_code_of_a_newer_version_is_an_internal_error():
-    told = error_of("NOT_YET_THOUGHT_OF", "what happened")
-    assert (told.code, told.message) == ("INTERNAL_ERROR", "what happened")
+def test_unknown_code_of_a_newer_version_is_an_internal_error():
+    rebuilt = error_of("NOT_YET_THOUGHT_OF", "what happened")
+    assert (rebuilt.code, rebuilt.message) == ("INTERNAL_ERROR", "what happened")
 
 
 @pytest.mark.parametrize(
@@ -66,9 +66,9 @@ def test_a_code_of_a_newer_version_is_an_internal_error():
         (FileError("PATH_OUTSIDE", "no"), FileError, "PATH_OUTSIDE"),
     ],
 )
-def test_an_exception_that_nobody_foresaw_is_told_as_what_it_is(error, kind, code):
-    told = explained(error, "indexing")
-    assert (type(told), told.code) == (kind, code)
+def test_unforeseen_exception_has_the_code_of_its_cause(error, kind, code):
+    shown = explained(error, "indexing")
+    assert (type(shown), shown.code) == (kind, code)
 
 
 @pytest.mark.parametrize(
@@ -80,6 +80,6 @@ def test_an_exception_that_nobody_foresaw_is_told_as_what_it_is(error, kind, cod
         (KeyError("/private/name"), "INTERNAL_ERROR"),
     ],
 )
-def test_a_disk_or_memory_that_fails_a_tool_is_no_defect_and_tells_nothing_private(error, code):
-    told = unforeseen(error, "search_code")
-    assert told.code == code and "private" not in told.message
+def test_failing_disk_or_memory_has_its_code_without_private_names(error, code):
+    shown = unforeseen(error, "search_code")
+    assert shown.code == code and "private" not in shown.message

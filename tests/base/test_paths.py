@@ -40,7 +40,7 @@ def repository(folder: Path) -> Path:
     return folder
 
 
-def test_the_repository_around_wins_over_a_package_within(tmp_path: Path) -> None:
+def test_enclosing_repository_wins_over_an_inner_package(tmp_path: Path) -> None:
     root = tmp_path / "mono"
     inner = root / "packages" / "web" / "src"
     inner.mkdir(parents=True)
@@ -57,7 +57,7 @@ def test_without_a_repository_the_nearest_marker_wins(tmp_path: Path) -> None:
     assert paths.find_project_root(inner, tmp_path) == (tmp_path / "outer" / "inner").resolve()
 
 
-def test_the_home_folder_is_never_a_project_by_guess(tmp_path: Path) -> None:
+def test_home_folder_is_never_guessed_as_project(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     (tmp_path / "notes").mkdir()
     assert paths.find_project_root(tmp_path, tmp_path) is None
@@ -65,7 +65,7 @@ def test_the_home_folder_is_never_a_project_by_guess(tmp_path: Path) -> None:
     assert paths.find_project_root(Path("/"), tmp_path) is None
 
 
-def test_a_project_has_its_store_within_and_any_other_folder_at_home(tmp_path: Path) -> None:
+def test_project_store_is_inside_and_a_plain_folders_store_in_the_home(tmp_path: Path) -> None:
     home = tmp_path / "home"
     project, plain = tmp_path / "project", tmp_path / "plain"
     project.mkdir()
@@ -76,9 +76,7 @@ def test_a_project_has_its_store_within_and_any_other_folder_at_home(tmp_path: P
     assert paths.store_dir(plain, home) == paths.store_dir(plain / ".." / "plain", home)
 
 
-def test_a_store_that_can_only_be_read_is_used_where_no_other_could_be_made(
-    tmp_path, monkeypatch
-) -> None:
+def test_read_only_store_is_used_if_no_other_can_be_made(tmp_path, monkeypatch) -> None:
     project, home = tmp_path / "project", tmp_path / "home"
     (project / ".cortex").mkdir(parents=True)
     (project / "go.mod").touch()
@@ -92,7 +90,7 @@ def test_a_store_that_can_only_be_read_is_used_where_no_other_could_be_made(
     assert home in paths.store_dir(project, home).parents
 
 
-def test_a_store_folder_that_is_a_link_or_a_file_is_not_used(tmp_path: Path) -> None:
+def test_store_folder_that_is_a_link_or_file_is_not_used(tmp_path: Path) -> None:
     home = tmp_path / "home"
     for name in ("linked", "filed"):
         (tmp_path / name).mkdir()
@@ -104,7 +102,7 @@ def test_a_store_folder_that_is_a_link_or_a_file_is_not_used(tmp_path: Path) -> 
 
 
 @pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="permissions don't bind root")
-def test_a_project_that_cannot_be_written_has_its_store_at_home(tmp_path: Path) -> None:
+def test_read_only_project_has_its_store_in_the_home(tmp_path: Path) -> None:
     project = tmp_path / "project"
     project.mkdir()
     (project / "go.mod").touch()
@@ -112,7 +110,7 @@ def test_a_project_that_cannot_be_written_has_its_store_at_home(tmp_path: Path) 
     assert tmp_path / "home" in paths.store_dir(project, tmp_path / "home").parents
 
 
-def test_a_linked_worktree_shares_the_store_of_its_main_worktree(tmp_path: Path) -> None:
+def test_linked_worktree_shares_the_store_of_its_main_worktree(tmp_path: Path) -> None:
     main = repository(tmp_path / "main")
     git(main, "worktree", "add", "-q", str(tmp_path / "linked"))
     assert paths.main_worktree(tmp_path / "linked") == main.resolve()
@@ -120,7 +118,7 @@ def test_a_linked_worktree_shares_the_store_of_its_main_worktree(tmp_path: Path)
     assert paths.main_worktree(main) is None
 
 
-def test_a_forged_worktree_pointer_is_not_believed(tmp_path: Path) -> None:
+def test_forged_worktree_pointer_is_ignored(tmp_path: Path) -> None:
     main = repository(tmp_path / "main")
     git(main, "worktree", "add", "-q", str(tmp_path / "linked"))
     stranger = tmp_path / "stranger"
@@ -129,7 +127,7 @@ def test_a_forged_worktree_pointer_is_not_believed(tmp_path: Path) -> None:
     assert paths.store_dir(stranger, tmp_path / "home") == stranger.resolve() / ".cortex"
 
 
-def test_the_store_folder_keeps_its_own_files_out_of_git(tmp_path: Path) -> None:
+def test_store_folder_keeps_its_own_files_out_of_git(tmp_path: Path) -> None:
     root = repository(tmp_path / "r")
     folder = paths.store_dir(root, tmp_path / "home")
     paths.ensure_store_dir(folder)
@@ -145,7 +143,7 @@ def test_the_store_folder_keeps_its_own_files_out_of_git(tmp_path: Path) -> None
         assert folder.stat().st_mode & 0o777 == 0o700
 
 
-def test_a_home_in_a_project_is_never_that_projects_store(tmp_path: Path) -> None:
+def test_home_inside_a_project_is_never_its_store(tmp_path: Path) -> None:
     root = repository(tmp_path / "r").resolve()
     own = root / ".cortex"
     other = paths.store_dir(root, own)
@@ -159,7 +157,7 @@ def test_a_home_in_a_project_is_never_that_projects_store(tmp_path: Path) -> Non
 
 
 @pytest.mark.skipif(os.name == "nt", reason="folders have no such modes there")
-def test_folders_that_are_made_are_private_and_others_keep_their_mode(tmp_path: Path) -> None:
+def test_new_folders_are_private_and_existing_ones_keep_their_mode(tmp_path: Path) -> None:
     (tmp_path / "there").mkdir(mode=0o755)
     home = tmp_path / "there" / "home"
     paths.ensure_store_dir(paths.store_dir(tmp_path, home))
@@ -169,7 +167,7 @@ def test_folders_that_are_made_are_private_and_others_keep_their_mode(tmp_path: 
     assert (tmp_path / "there").stat().st_mode & 0o777 == 0o755
 
 
-def test_a_foreign_ignore_file_in_the_store_folder_stays(tmp_path: Path) -> None:
+def test_foreign_ignore_file_in_the_store_folder_stays(tmp_path: Path) -> None:
     root = repository(tmp_path / "r")
     (root / ".cortex").mkdir()
     (root / ".cortex" / ".gitignore").write_text("*\n", encoding="utf-8")
@@ -179,7 +177,7 @@ def test_a_foreign_ignore_file_in_the_store_folder_stays(tmp_path: Path) -> None
 
 @pytest.mark.skipif(os.name == "nt", reason="makes pipes")
 @pytest.mark.timeout(10)
-def test_a_pipe_in_the_place_of_a_file_is_never_opened(tmp_path: Path) -> None:
+def test_named_pipe_instead_of_a_file_is_never_opened(tmp_path: Path) -> None:
     root = repository(tmp_path / "r")
     (root / ".cortex").mkdir()
     os.mkfifo(root / ".cortex" / ".gitignore")
@@ -193,7 +191,7 @@ def test_a_pipe_in_the_place_of_a_file_is_never_opened(tmp_path: Path) -> None:
     assert paths.main_worktree(linked) is None
 
 
-def test_a_store_folder_that_cannot_be_made_is_a_clear_error(tmp_path: Path) -> None:
+def test_store_folder_that_cannot_be_made_is_a_file_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(FileError) as caught:
         paths.ensure_store_dir(tmp_path / "file" / "store")
@@ -229,16 +227,16 @@ def test_paths_that_leave_the_root_are_refused(tree: Path, path: str) -> None:
     caught.value.message.encode("utf-8")
 
 
-def test_a_sibling_whose_name_begins_like_the_root_is_outside(tree: Path) -> None:
+def test_sibling_with_the_roots_name_as_prefix_is_outside(tree: Path) -> None:
     with pytest.raises(FileError):
         paths.resolve_inside(tree, str(tree) + "2")
 
 
 def test_paths_inside_are_resolved_through_links(tree: Path) -> None:
-    wanted = tree.resolve() / "a" / "file.py"
+    expected = tree.resolve() / "a" / "file.py"
     for path in ("a/file.py", "./a//file.py", "in/file.py", str(tree / "a" / "file.py")):
-        assert paths.resolve_inside(tree, path) == wanted
-    assert paths.relative_of(tree, wanted) == "a/file.py"
+        assert paths.resolve_inside(tree, path) == expected
+    assert paths.relative_of(tree, expected) == "a/file.py"
     assert paths.relative_of(tree, tree) == ""
 
 
@@ -275,7 +273,7 @@ _parts = st.sampled_from(
     separator=st.sampled_from(["/", "\\", "//"]),
     absolute=st.booleans(),
 )
-def test_no_string_leads_out_of_the_root(
+def test_no_path_resolves_outside_the_root(
     tree: Path, parts: list[str], separator: str, absolute: bool
 ) -> None:
     path = separator.join(parts)
@@ -289,7 +287,7 @@ def test_no_string_leads_out_of_the_root(
     assert ".." not in paths.relative_of(tree, resolved).split("/")
 
 
-def test_a_project_with_its_store_in_itself_is_noted_in_the_home_once(tmp_path: Path) -> None:
+def test_remembered_project_is_listed_in_the_home_once(tmp_path: Path) -> None:
     from cortex.base.paths import known_projects, remember_project
 
     home, root = tmp_path / "home", tmp_path / "project"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from base.secret_scanner.test_secret_scanner import KEYS, LETTERS, made
+from base.secret_scanner.examples import KEYS, LETTERS, made
 from cortex.base.redaction import WARNING, redact_entry, redaction_of
 from cortex.base.settings import Settings, Workspace, load
 from cortex.base.types import Entry, Mode, Note, Query
@@ -48,7 +48,7 @@ def after(beacon):
 SECRETS = (AWS, GITHUB, *PEM[1:-1])
 
 
-def opened(root: Path, home: Path, redact: str) -> Engine:
+def open_engine(root: Path, home: Path, redact: str) -> Engine:
     return Engine(root, settings_of(home, redact))
 
 
@@ -66,8 +66,8 @@ def root(tmp_path: Path) -> Path:
 
 
 def leaked(answer: object) -> list[str]:
-    told = repr(answer)
-    return [secret for secret in SECRETS if secret in told]
+    text = repr(answer)
+    return [secret for secret in SECRETS if secret in text]
 
 
 QUERIES = [
@@ -80,10 +80,8 @@ QUERIES = [
 
 
 @pytest.mark.parametrize("redact", ["answers", "index"])
-def test_no_search_or_view_or_export_shows_a_secret(
-    root: Path, tmp_path: Path, redact: str
-) -> None:
-    with opened(root, tmp_path / "home", redact) as engine:
+def test_secret_is_in_no_search_view_or_export(root: Path, tmp_path: Path, redact: str) -> None:
+    with open_engine(root, tmp_path / "home", redact) as engine:
         engine.index()
         for query in QUERIES:
             page = engine.search(query)
@@ -115,18 +113,18 @@ GUESSES = [
 
 
 @pytest.mark.parametrize("query", GUESSES, ids=lambda query: query.text[:20])
-def test_an_expression_cant_ask_for_a_secret_letter_by_letter(
+def test_expression_cannot_probe_a_secret_letter_by_letter(
     root: Path, tmp_path: Path, query: Query
 ) -> None:
-    with opened(root, tmp_path / "home", "answers") as engine:
+    with open_engine(root, tmp_path / "home", "answers") as engine:
         page = engine.search(query)
         assert (page.total, page.hits) == (0, ())
 
 
-def test_an_answer_names_the_redacted_lines_and_says_not_to_copy_them(
+def test_answer_lists_redacted_lines_with_advice_not_to_copy_them(
     root: Path, tmp_path: Path
 ) -> None:
-    with opened(root, tmp_path / "home", "answers") as engine:
+    with open_engine(root, tmp_path / "home", "answers") as engine:
         engine.index()
         page = engine.search(Query("LAMP_KEY", mode=Mode.EXACT))
         (note,) = page.notes
@@ -141,10 +139,10 @@ def test_an_answer_names_the_redacted_lines_and_says_not_to_copy_them(
         assert not any("redacted" in note for note in engine.search(Query("plain")).notes)
 
 
-def test_lines_and_chunks_keep_their_places_behind_a_redacted_key(
+def test_lines_and_chunks_after_a_redacted_key_keep_their_positions(
     root: Path, tmp_path: Path
 ) -> None:
-    with opened(root, tmp_path / "home", "answers") as engine:
+    with open_engine(root, tmp_path / "home", "answers") as engine:
         for _ in range(2):  # cut for the view, then from the store
             view = engine.view("lamp.py")
             lines, original = view.text.split("\n"), CODE.split("\n")
@@ -163,10 +161,10 @@ def test_lines_and_chunks_keep_their_places_behind_a_redacted_key(
             engine.index()
 
 
-def test_without_redaction_a_file_is_shown_as_it_is_and_the_setting_counts_at_once(
+def test_redaction_setting_applies_at_once_to_searches_and_views(
     root: Path, tmp_path: Path
 ) -> None:
-    with opened(root, tmp_path / "home", "off") as engine:
+    with open_engine(root, tmp_path / "home", "off") as engine:
         engine.index()
         query = Query("lighthouse lamp token")
         assert GITHUB in engine.search(query).hits[0].text
@@ -179,8 +177,8 @@ def test_without_redaction_a_file_is_shown_as_it_is_and_the_setting_counts_at_on
         assert GITHUB in engine.search(query).hits[0].text
 
 
-def test_an_exporter_that_is_kept_follows_the_setting(root: Path, tmp_path: Path) -> None:
-    with opened(root, tmp_path / "home", "off") as engine:
+def test_open_exporter_follows_the_redaction_setting(root: Path, tmp_path: Path) -> None:
+    with open_engine(root, tmp_path / "home", "off") as engine:
         engine.index()
         exporter = Exporter(engine, tmp_path / "chunks")
         exporter.export()
@@ -195,9 +193,9 @@ def _exported(folder: Path) -> str:
     return "".join(path.read_text(encoding="utf-8") for path in folder.rglob("*.json"))
 
 
-def test_a_definition_that_is_named_like_a_secret_is_redacted(root: Path, tmp_path: Path) -> None:
+def test_definition_named_like_a_secret_is_redacted(root: Path, tmp_path: Path) -> None:
     (root / "notes.md").write_text(f"# {GITHUB} of the lamp\n\nAsk the keeper.\n", encoding="utf-8")
-    with opened(root, tmp_path / "home", "answers") as engine:
+    with open_engine(root, tmp_path / "home", "answers") as engine:
         engine.index()
         for prefix in (GITHUB[:8], "lamp"):
             assert (
@@ -207,8 +205,8 @@ def test_a_definition_that_is_named_like_a_secret_is_redacted(root: Path, tmp_pa
         assert found.name.startswith("[redacted: GitHub token]")
 
 
-def test_an_index_without_secrets_holds_none_on_disk(root: Path, tmp_path: Path) -> None:
-    with opened(root, tmp_path / "home", "answers") as engine:
+def test_index_mode_stores_no_secret_on_disk(root: Path, tmp_path: Path) -> None:
+    with open_engine(root, tmp_path / "home", "answers") as engine:
         engine.index()
         assert _stored(engine) == CODE
         engine.reconfigure(settings_of(tmp_path / "home", "index"))
@@ -229,10 +227,8 @@ def _stored(engine: Engine) -> str:
     return text
 
 
-def test_a_text_that_an_older_version_stored_is_looked_at_when_it_is_read(
-    root: Path, tmp_path: Path
-) -> None:
-    with opened(root, tmp_path / "home", "answers") as engine:
+def test_text_stored_by_an_older_version_is_scanned_when_read(root: Path, tmp_path: Path) -> None:
+    with open_engine(root, tmp_path / "home", "answers") as engine:
         engine.index()
         with engine.store._connections.write() as connection:
             connection.execute("DELETE FROM leaks")
@@ -240,15 +236,15 @@ def test_a_text_that_an_older_version_stored_is_looked_at_when_it_is_read(
         assert leaked(engine.search(Query("lighthouse lamp token"))) == []
 
 
-def test_what_was_put_is_redacted_too(tmp_path: Path) -> None:
+def test_put_note_is_redacted(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    with opened(tmp_path / "empty", tmp_path / "home", "answers") as engine:
+    with open_engine(tmp_path / "empty", tmp_path / "home", "answers") as engine:
         engine.put([Note("notes", "a", f"# The lamp\n\nconnects with {GITHUB}\n")])
         source = engine.store.content.source("records", "notes", "")
         assert leaked(engine.search(Query("lamp connects"), sources=[source])) == []
 
 
-def test_a_project_can_not_turn_redaction_off(tmp_path: Path) -> None:
+def test_project_file_cannot_turn_redaction_off(tmp_path: Path) -> None:
     (tmp_path / ".cortex").mkdir()
     (tmp_path / ".cortex" / "config.yml").write_text("security:\n  redact: off\n", encoding="utf-8")
     settings = load(tmp_path, environment={"CORTEX_HOME": str(tmp_path / "home")})
@@ -256,13 +252,13 @@ def test_a_project_can_not_turn_redaction_off(tmp_path: Path) -> None:
     assert any("security.redact" in warning for warning in settings.warnings)
 
 
-def test_a_person_turns_it_off_in_their_own_file(tmp_path: Path) -> None:
+def test_home_file_can_turn_redaction_off(tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "config.yml").write_text("security:\n  redact: off\n", encoding="utf-8")
     assert load(None, environment={"CORTEX_HOME": str(tmp_path / "home")}).security.redact == "off"
 
 
-def test_an_offset_inside_a_secret_is_where_its_placeholder_ends() -> None:
+def test_offset_inside_a_secret_maps_to_the_end_of_its_placeholder() -> None:
     text = f"a {AWS} b {GITHUB} c"
     redaction = redaction_of(text)
     assert redaction.text == "a [redacted: AWS key] b [redacted: GitHub token] c"
@@ -273,12 +269,12 @@ def test_an_offset_inside_a_secret_is_where_its_placeholder_ends() -> None:
     assert redaction.text[redaction.offset(5) :].startswith(" b ")
 
 
-def test_a_cut_signature_gives_nothing_of_a_secret_away() -> None:
+def test_cut_signature_shows_no_part_of_a_secret() -> None:
     redaction = redaction_of(f'def f(token="{GITHUB}"):\n')
     assert redaction.field(f'def f(token="{GITHUB[:14]}') == 'def f(token="[redacted: GitHub token]'
 
 
-def test_a_chunk_of_a_chunk_file_is_redacted_in_all_that_it_says() -> None:
+def test_chunk_entry_is_redacted_in_text_title_and_metadata() -> None:
     metadata = {
         "file": "a.py",
         "auth": {"password": "Xk9$" + "mQ2vL8!t"},
@@ -304,7 +300,7 @@ def test_a_chunk_of_a_chunk_file_is_redacted_in_all_that_it_says() -> None:
     )
 
 
-def asked(family: Family, name: str, **arguments: object) -> str:
+def call_tool(family: Family, name: str, **arguments: object) -> str:
     _, tool = find_tool([family], name)
     answer = perform(family, tool, bind(tool, arguments), Call())
     assert not answer.failed, answer.text
@@ -312,7 +308,7 @@ def asked(family: Family, name: str, **arguments: object) -> str:
     return answer.text
 
 
-def test_the_code_tools_and_resources_show_no_secret_and_say_where_one_was(
+def test_code_tools_and_resources_redact_secrets_and_list_their_lines(
     root: Path, tmp_path: Path
 ) -> None:
     settings = settings_of(tmp_path / "home", "answers")
@@ -321,10 +317,10 @@ def test_the_code_tools_and_resources_show_no_secret_and_say_where_one_was(
     family = open_code([Workspace(root, settings)], engine_pool(keep=False))
     try:
         for query in ("lighthouse token", '"LAMP_KEY"', "/LAMP_KEY = .*|token=.*/"):
-            body = json.loads(asked(family, "search_code", query=query))
+            body = json.loads(call_tool(family, "search_code", query=query))
             assert any(WARNING in note for note in body["metadata"]["notes"]), query
         body = json.loads(
-            asked(
+            call_tool(
                 family,
                 "get_file_context",
                 path="lamp.py",
@@ -334,7 +330,7 @@ def test_the_code_tools_and_resources_show_no_secret_and_say_where_one_was(
         )
         assert body["notes"] == [f"{WARNING}: lamp.py:3 (AWS key)"]
         assert body["text"].split("\n")[2] == 'LAMP_KEY = "[redacted: AWS key]"'
-        assert "notes" not in json.loads(asked(family, "get_file_context", path="plain.py"))
+        assert "notes" not in json.loads(call_tool(family, "get_file_context", path="plain.py"))
         resources = {resource.name: resource.read for resource in family.resources}
         for name, variables in (
             ("file-chunks", {"path": "lamp.py"}),
@@ -348,7 +344,7 @@ def test_the_code_tools_and_resources_show_no_secret_and_say_where_one_was(
         family.close()
 
 
-def test_the_document_tools_show_no_secret_and_say_where_one_was(tmp_path: Path) -> None:
+def test_document_tools_redact_secrets_and_list_their_lines(tmp_path: Path) -> None:
     notes = tmp_path / "notes"
     notes.mkdir()
     (notes / "lamp.md").write_text(
@@ -359,13 +355,13 @@ def test_the_document_tools_show_no_secret_and_say_where_one_was(tmp_path: Path)
         library.index(source=library.add_folder(notes).source)
     family = open_kb(settings, engine_pool(keep=False))
     try:
-        found = asked(family, "kb_search", query="lamp switched on")
+        found = call_tool(family, "kb_search", query="lamp switched on")
         number = re.search(r"document_id: (\S+)", found)
         assert number
         answers = [
             found,
-            asked(family, "kb_search_with_context", query="lamp switched on"),
-            asked(family, "kb_get_document", document_id=number[1]),
+            call_tool(family, "kb_search_with_context", query="lamp switched on"),
+            call_tool(family, "kb_get_document", document_id=number[1]),
         ]
         for answer in answers:
             assert "[redacted: GitHub token] every night" in answer

@@ -1,6 +1,4 @@
-"""The clients that the benchmark of a Core is asked by: each with its own token and connection, and
-none of them forgives a late answer.
-"""
+"""Clients of the load test of a Core: own tokens and connections, and honest waiting times."""
 
 from __future__ import annotations
 
@@ -16,8 +14,8 @@ ANSWER = (
 )
 
 
-class Answering:
-    """A server that notes what it is asked, and may be late once."""
+class RecordingServer:
+    """A server that records its requests, and may be late once."""
 
     def __init__(self, late: float = 0.0, status: int = 200) -> None:
         self.heads: list[str] = []
@@ -51,7 +49,7 @@ class Answering:
             writer.write(ANSWER % self._status)
 
 
-def run(server: Answering, ask: Callable[[str], Any]) -> Any:
+def run(server: RecordingServer, ask: Callable[[str], Any]) -> Any:
     async def go() -> Any:
         listening = await asyncio.start_server(server, "127.0.0.1", 0)
         async with listening:
@@ -65,8 +63,8 @@ def run(server: Answering, ask: Callable[[str], Any]) -> Any:
 
 
 def test_each_client_asks_with_its_own_token_over_one_connection():
-    server = Answering()
-    told = run(
+    server = RecordingServer()
+    result = run(
         server,
         lambda where: clients.load(
             [where], ["one", "two"], clients.searches(["a", "b"]), 0.05, 0.0
@@ -74,7 +72,7 @@ def test_each_client_asks_with_its_own_token_over_one_connection():
     )
     assert (
         server.connections == 2
-        and len(told["took"]) == sum(head.startswith("POST") for head in server.heads) > 2
+        and len(result["took"]) == sum(head.startswith("POST") for head in server.heads) > 2
     )
     assert {
         line
@@ -84,18 +82,19 @@ def test_each_client_asks_with_its_own_token_over_one_connection():
     } == {"Authorization: Bearer one", "Authorization: Bearer two"}
 
 
-def test_who_meant_to_ask_earlier_has_waited_since_then():
-    told = run(
-        Answering(late=0.2),
+def test_waiting_time_counts_from_the_intended_moment():
+    result = run(
+        RecordingServer(late=0.2),
         lambda where: clients.load([where], ["one"], clients.searches(["a"]), 0.18, 0.05),
     )
-    assert len(told["took"]) == 4  # at 0, 50, 100 and 150 ms, all of them answered after 200
-    assert [took > 40 for took in told["took"]] == [True] * 4 and told["took"][0] > told["took"][-1]
+    took = result["took"]
+    assert len(took) == 4  # asked at 0, 50, 100 and 150 ms, all answered after 200
+    assert all(milliseconds > 40 for milliseconds in took) and took[0] > took[-1]
 
 
-def test_a_refusal_is_no_answer():
+def test_refused_request_ends_the_run():
     with pytest.raises(SystemExit, match="500"):
         run(
-            Answering(status=500),
+            RecordingServer(status=500),
             lambda where: clients.load([where], ["one"], clients.writes(["scope"]), 0.1, 0.0),
         )

@@ -1,6 +1,4 @@
-"""Memories that the benchmarks make up: the same each time, of the lengths of real ones, and
-readable as what they pretend to be.
-"""
+"""Generated memories of the benchmarks: reproducible, of real lengths, readable."""
 
 from __future__ import annotations
 
@@ -17,29 +15,29 @@ def memories():
     return list(generated.make(120, 7))
 
 
-def test_the_same_memories_are_made_each_time(memories):
+def test_generated_memories_are_the_same_for_the_same_seed(memories):
     assert list(generated.make(120, 7)) == memories
     assert list(generated.make(120, 8)) != memories
 
 
-def test_they_have_the_lengths_of_real_ones(memories):
-    one = memories[0]
-    assert len(one.title.split()) == 9  # eight words and a number
-    assert (len(one.facts), len(one.text.split())) == (4, 60)
-    assert 1 <= len(one.concepts) <= 5
+def test_generated_memories_have_the_lengths_of_real_ones(memories):
+    memory = memories[0]
+    assert len(memory.title.split()) == 9  # eight words and a number
+    assert (len(memory.facts), len(memory.text.split())) == (4, 60)
+    assert 1 <= len(memory.concepts) <= 5
     assert len({memory.session for memory in memories}) == 3
     assert [memory.created for memory in memories] == sorted(memory.created for memory in memories)
 
 
-def test_a_question_is_made_of_words_that_one_memory_says(memories):
-    said = [set(" ".join((memory.title, *memory.facts)).split()) for memory in memories]
+def test_generated_question_has_words_of_a_single_memory(memories):
+    texts = [set(" ".join((memory.title, *memory.facts)).split()) for memory in memories]
     for question in generated.questions(40, memories, 7):
         words = question.split()
         assert 2 <= len(words) <= 8
-        assert any(set(words) <= one for one in said)
+        assert any(set(words) <= text for text in texts)
 
 
-def test_a_made_database_is_read_as_one_of_the_product(memories, tmp_path):
+def test_generated_claude_mem_database_is_read_by_the_adapter(memories, tmp_path):
     path = tmp_path / "claude-mem.db"
     generated.make_claude_mem(path, 120, 7)
     with open_database(path) as opened:
@@ -50,7 +48,7 @@ def test_a_made_database_is_read_as_one_of_the_product(memories, tmp_path):
     assert not list(tmp_path.glob("*-wal"))
 
 
-def test_the_other_ways_to_ask_find_what_is_there(memories, tmp_path):
+def test_plain_sql_and_fts5_find_a_generated_memory(memories, tmp_path):
     path = tmp_path / "claude-mem.db"
     generated.make_claude_mem(path, 120, 7)
     number = memories[50].title.split()[-1]
@@ -62,6 +60,6 @@ def test_the_other_ways_to_ask_find_what_is_there(memories, tmp_path):
     copy.close()
 
 
-def test_of_files_that_say_the_same_the_right_one_counts():
+def test_right_file_counts_among_files_with_the_same_text():
     row = {"relevant": [{"file": "b.md"}]}
-    assert recall.told(row, [["x.md"], ["a.md", "b.md"]]) == ["x.md", "b.md"]
+    assert recall.best_files(row, [["x.md"], ["a.md", "b.md"]]) == ["x.md", "b.md"]

@@ -1,6 +1,4 @@
-"""The mixed home and the records that the benchmarks make up: the same each time, kept as they are,
-and every question has an answer in it.
-"""
+"""Generated records and the mixed home: reproducible, valid, with every answer."""
 
 from __future__ import annotations
 
@@ -39,10 +37,12 @@ def all_questions():
 
 
 @pytest.mark.parametrize("number", [0, 1])
-def test_there_are_ten_questions_of_each_type_and_every_one_has_its_answer(number, tree):
+def test_each_type_has_ten_questions_with_existing_answers(number, tree):
     _, questions = questions_sets.SETS[number]
-    assert Counter(one.type for one in questions) == dict.fromkeys(questions_sets.TYPES, 10)
-    assert len({one.text for one in questions}) == 40
+    assert Counter(question.type for question in questions) == dict.fromkeys(
+        questions_sets.TYPES, 10
+    )
+    assert len({question.text for question in questions}) == 40
     known = {
         "record": {*texts.RECORDS, *texts.SUBCORTEXES},
         "memory": set(texts.MEMORIES),
@@ -58,7 +58,7 @@ def test_there_are_ten_questions_of_each_type_and_every_one_has_its_answer(numbe
                 assert right in known[question.type]
 
 
-def test_no_answer_is_asked_for_twice(all_questions):
+def test_no_answer_belongs_to_two_questions(all_questions):
     right = Counter(
         (question.type, key)
         for question in all_questions
@@ -68,31 +68,29 @@ def test_no_answer_is_asked_for_twice(all_questions):
     assert set(right.values()) == {1}
 
 
-def test_the_functions_that_are_asked_for_are_in_the_part_of_the_code_that_is_copied(
-    all_questions, tmp_path, tree
-):
+def test_functions_of_the_questions_are_in_the_copied_code(all_questions, tmp_path, tree):
     mixed.copy_repository(tree, tmp_path)
     for question in all_questions:
         if question.type == "function":
             assert all((tmp_path / right.partition("#")[0]).is_file() for right in question.right)
 
 
-def test_the_pages_of_the_handbook_are_there(tmp_path, tree):
+def test_all_pages_of_the_handbook_are_copied(tmp_path, tree):
     mixed.copy_handbook(tree, tmp_path / "handbook")
     assert len(list((tmp_path / "handbook").glob("*.md"))) == len(mixed.PAGES)
 
 
-def test_no_question_is_the_title_of_what_it_asks_for(all_questions):
+def test_no_question_is_the_title_of_its_answer(all_questions):
     titles = {
-        key: one.title.lower()
-        for key, one in {**texts.RECORDS, **texts.SUBCORTEXES, **texts.MEMORIES}.items()
+        key: found.title.lower()
+        for key, found in {**texts.RECORDS, **texts.SUBCORTEXES, **texts.MEMORIES}.items()
     }
-    for one in all_questions:
-        for right in one.right:
-            assert one.text.lower().rstrip("?") not in titles.get(right, "-")
+    for question in all_questions:
+        for right in question.right:
+            assert question.text.lower().rstrip("?") not in titles.get(right, "-")
 
 
-def test_a_thousand_records_and_three_hundred_memories_are_made_the_same_each_time(records):
+def test_mixed_home_has_1000_records_and_300_memories_the_same_each_time(records):
     assert list(generated.records(7)) == records
     assert len(dict(records)) == 1_000
     kept = list(generated.memories(7))
@@ -100,7 +98,7 @@ def test_a_thousand_records_and_three_hundred_memories_are_made_the_same_each_ti
     assert len({memory.title for _, memory in kept}) == 300
 
 
-def test_the_records_are_such_as_can_be_kept(records):
+def test_generated_records_are_valid(records):
     threads = {key for key, body in records if isinstance(body, Thread)}
     slugs = {body.slug for _, body in records if isinstance(body, Subcortex)}
     for _, body in records:
@@ -111,7 +109,7 @@ def test_the_records_are_such_as_can_be_kept(records):
             assert body.subcortex in slugs
 
 
-def test_a_row_is_right_by_its_id_its_thread_or_the_lines_of_the_function(tmp_path):
+def test_row_is_right_by_its_id_thread_or_function_lines(tmp_path):
     question = questions_sets.Question
     (tmp_path / "src" / "cortex").mkdir(parents=True)
     (tmp_path / "src" / "cortex" / "a.py").write_text(
@@ -129,10 +127,10 @@ def test_a_row_is_right_by_its_id_its_thread_or_the_lines_of_the_function(tmp_pa
     assert not mixed.is_right(home, function, {**row, "lines": "1-2"})
 
 
-def test_what_a_large_team_keeps_points_only_to_what_was_made_before():
+def test_generated_team_records_refer_to_earlier_ones_only():
     made = list(team_generated.make(600, 7))
-    assert [body for _, body, _ in made if not _points(body)] == [
-        body for _, body, _ in team_generated.make(600, 7) if not _points(body)
+    assert [body for _, body, _ in made if not _has_references(body)] == [
+        body for _, body, _ in team_generated.make(600, 7) if not _has_references(body)
     ]
     seen: set[str] = set()
     roles = ("subcortex", "thread", "evidence", "source", "target")
@@ -149,8 +147,8 @@ def test_what_a_large_team_keeps_points_only_to_what_was_made_before():
     }
 
 
-def _points(body) -> bool:
-    """Whether a body names others by ids, which are new each time."""
+def _has_references(body) -> bool:
+    """True for a body that refers to others by ids, which are new each time."""
     return isinstance(body, Comment | Link) or bool(
         getattr(body, "subcortex", "") or getattr(body, "thread", "")
     )

@@ -1,6 +1,4 @@
-"""The pure parts of the benchmarks of the ranker: intervals, folds, switches, the fit, and where a
-result ends.
-"""
+"""Pure parts of the ranker's benchmarks: intervals, folds, switches, fits and JSON results."""
 
 from __future__ import annotations
 
@@ -12,24 +10,24 @@ from bench.common import figures, intervals
 from bench.quality import ablation, cross_validation, relevance_fit, tokens
 
 
-def test_an_interval_holds_its_mean_and_is_the_same_each_time():
+def test_interval_contains_its_mean_and_is_reproducible():
     values = [0.0, 1.0, 0.5, 0.25] * 10
-    one, again = intervals.mean_of(values, 7), intervals.mean_of(values, 7)
-    assert one == again
-    assert one.low < one.mean < one.high
-    assert one.mean == pytest.approx(0.4375)
+    interval, again = intervals.mean_of(values, 7), intervals.mean_of(values, 7)
+    assert interval == again
+    assert interval.low < interval.mean < interval.high
+    assert interval.mean == pytest.approx(0.4375)
 
 
-def test_a_difference_is_bold_only_where_it_is_sure():
+def test_difference_is_bold_only_if_its_interval_excludes_zero():
     assert intervals.mean_of([0.1] * 20, 7).signed() == "**+0.100 [+0.100, +0.100]**"
     assert not intervals.mean_of([0.1, -0.1] * 20, 7).signed().startswith("**")
 
 
-def test_a_share_is_of_sums_not_of_queries():
+def test_share_is_the_ratio_of_sums():
     assert intervals.share_of([1, 0], [1, 9], 7).mean == pytest.approx(0.1)
 
 
-def test_a_score_is_met_from_its_target_upwards():
+def test_score_is_met_from_its_target_upwards():
     section = figures.Section("x", "X")
     section.at_least("good", 0.86, 0.86)
     section.at_least("bad", 0.85, 0.86)
@@ -38,7 +36,7 @@ def test_a_score_is_met_from_its_target_upwards():
     assert "| bad | 0.850 |  | at least 0.86 | **no** |" in section.render()
 
 
-def test_a_fold_chooses_by_what_it_sees_and_keeps_the_constant_where_nothing_is_better():
+def test_fold_chooses_by_its_own_queries_and_keeps_an_unbeaten_constant():
     seen, hidden = np.array([True, False]), np.array([False, True])
     fold = cross_validation.Fold("x", {"a": seen}, {"a": hidden})
     by_value = {
@@ -52,7 +50,7 @@ def test_a_fold_chooses_by_what_it_sees_and_keeps_the_constant_where_nothing_is_
     assert cross_validation.choose(fold, 0.3, by_value) == 0.3
 
 
-def test_every_switch_changes_something_and_gives_it_back():
+def test_every_switch_changes_a_constant_and_restores_it():
     rules = ablation
     modules = (
         rules.SEARCH,
@@ -79,11 +77,11 @@ def test_every_switch_changes_something_and_gives_it_back():
         assert state() == before, name
 
 
-def test_the_chosen_constant_is_on_every_grid():
+def test_chosen_constant_is_on_every_grid():
     assert [knob.name for knob in ablation.KNOBS if knob.chosen not in knob.grid] == []
 
 
-def test_a_fit_finds_the_constants_that_made_the_labels():
+def test_fit_recovers_the_constants_behind_the_labels():
     draw = np.random.default_rng(1)
     rows = np.c_[draw.normal(size=(20_000, 2)), np.ones(20_000)]
     shares = 1 / (1 + np.exp(-rows @ np.array([2.0, -1.0, 0.5])))
@@ -94,16 +92,16 @@ def test_a_fit_finds_the_constants_that_made_the_labels():
 
 
 @pytest.mark.parametrize("separators", [(",", ":"), (", ", ": ")])
-def test_a_result_ends_where_its_json_ends(separators):
+def test_result_ends_at_the_end_of_its_json(separators):
     results = [{"file": "a.py", "text": 'x = [1, "results": []]'}, {"file": "b.py", "text": "]}"}]
     text = json.dumps(
         {"query": '"results": [', "results": results, "more": [1]}, separators=separators
     )
     found = list(tokens.results_in(text))
-    assert [one for one, _ in found] == results
+    assert [result for result, _ in found] == results
     assert [text[end] for _, end in found] == [",", "]"]
 
 
 @pytest.mark.parametrize("text", ['{"error": "No results found."}', '{"results":[],"metadata":{}}'])
-def test_an_answer_without_results_has_none(text):
+def test_answer_without_results_gives_none(text):
     assert list(tokens.results_in(text)) == []

@@ -1,5 +1,4 @@
-"""The page about the Core tells an hour that can be lived: its commands and requests are made
-against a real Core, and what it says that one sees when something goes wrong is seen.
+"""Commands, requests and messages of the Core page, run against a real Core.
 
 The Core is served in this process, in place of `cortex core serve`; requests that the page makes
 with curl are made without it.
@@ -37,9 +36,9 @@ def commands(mark: str) -> list[list[str]]:
 
 
 def placed(words: list[str], url: str, token: str = "") -> list[str]:
-    """With the Core of today in place of the page's."""
+    """Words with the Core of this run in place of the page's."""
     for place in PLACES:
-        words = [one.replace(place, url) for one in words]
+        words = [word.replace(place, url) for word in words]
     return [word.replace("$TOKEN", token) for word in words]
 
 
@@ -47,23 +46,23 @@ def placed(words: list[str], url: str, token: str = "") -> list[str]:
 def command(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> Command:
-    """`command(home, *words)`: the exit code of a command in a home, and all that it wrote."""
-    # Nobody searches by meaning here
+    """`command(home, *words)`: the exit code and output of a command in a home."""
+    # No test here searches by meaning
     monkeypatch.setenv("CORTEX_INDEXING_EMBEDDING_PROVIDER", "none")
     monkeypatch.chdir(tmp_path)
 
-    def live(home: str, *words: str) -> tuple[int, str]:
+    def run_command(home: str, *words: str) -> tuple[int, str]:
         monkeypatch.setenv("CORTEX_HOME", str(tmp_path / home))
         capsys.readouterr()
         code = run(list(words))
         written = capsys.readouterr()
         return code, written.out + written.err
 
-    return live
+    return run_command
 
 
 def begin(command: Command) -> dict[str, str]:
-    """What the page does on the server, but for serving; gives everybody's token."""
+    """Run the page's commands on the server, except serving, and return the tokens."""
     tokens: dict[str, str] = {}
     for words in commands("on the server"):
         if words == ["cortex", "core", "serve"]:
@@ -76,7 +75,7 @@ def begin(command: Command) -> dict[str, str]:
 
 
 def request(words: list[str]) -> tuple[int, str]:
-    """What curl would do with these arguments."""
+    """Send the request of a curl command line."""
     headers: dict[str, str] = {}
     body: bytes | None = None
     url = ""
@@ -101,7 +100,7 @@ def request(words: list[str]) -> tuple[int, str]:
 
 
 @pytest.mark.usefixtures("isolated")
-def test_the_first_hour_that_the_page_tells_can_be_lived(
+def test_commands_and_requests_of_the_core_page_run_in_order(
     command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tokens = begin(command)
@@ -143,7 +142,7 @@ def test_the_first_hour_that_the_page_tells_can_be_lived(
 
 
 @pytest.mark.usefixtures("isolated")
-def test_what_the_page_says_about_trouble_is_what_one_sees(
+def test_troubleshooting_table_of_the_core_page_quotes_real_messages(
     command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[str] = []
@@ -164,7 +163,7 @@ def test_what_the_page_says_about_trouble_is_what_one_sees(
     with core_at(tmp_path / "server" / "core") as core:
         for name in tokens:
             connect(core, name)
-        # Two change the same field of a task.
+        # Both members change the same field of a task.
         made = trouble(0, "ada", "team", "task", "create", "Refresh in the background")
         number = re.findall(r"task_\w+", made)[0]
         trouble(0, "ada", "sync")
@@ -193,7 +192,7 @@ def test_what_the_page_says_about_trouble_is_what_one_sees(
         assert json.loads(given_up.read_text(encoding="utf-8"))[0]["record"] == number
         assert "system_alert" not in trouble(0, "bo", "inbox")
         assert "done" in trouble(0, "bo", "team", "task", "show", number)
-        # What a tier doesn't allow is taken when it does.
+        # A refused write is accepted once the tier allows it.
         assert "RIGHTS_MISSING" in trouble(
             1, "bo", "team", "subcortex", "create", "ops", "--name", "Ops"
         )
@@ -202,7 +201,7 @@ def test_what_the_page_says_about_trouble_is_what_one_sees(
         assert "(RIGHTS_MISSING)" in trouble(1, "bo", "sync")
         trouble(0, "server", "core", "principal", "change", "bo", "--tier", "4")
         assert "refused:" not in trouble(0, "bo", "sync", "--retry")
-        # A token that counts no more, and another one.
+        # A revoked token, and a new one.
         trouble(0, "server", "core", "token", "revoke", tokens["bo"].split("_")[1])
         trouble(0, "bo", "team", "thread", "create", "Written meanwhile")
         assert "waiting here until that is mended: 1 write\n" in trouble(2, "bo", "sync")
@@ -242,9 +241,9 @@ def test_what_the_page_says_about_trouble_is_what_one_sees(
     codes = re.compile(r"[A-Z_]+")
     for row in rows:
         wanted = [
-            one
-            for one in re.findall(r"`([^`]+)`", row)
-            if one not in unseen and not codes.fullmatch(one)
+            quoted
+            for quoted in re.findall(r"`([^`]+)`", row)
+            if quoted not in unseen and not codes.fullmatch(quoted)
         ]
         wanted += re.findall(r"exit code \d", row)
         assert any(all(part in said for part in wanted) for said in seen), row

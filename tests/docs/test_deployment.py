@@ -1,5 +1,4 @@
-"""The files that run a Core for a team name commands, options, places and routes that there are;
-systemd reads the unit.
+"""Deployment files of a Core: their commands, options, paths and routes exist.
 
 No container is started here: what Docker would do with the compose file is read, beside the
 Dockerfile that its image is made of.
@@ -33,7 +32,7 @@ SECONDS = 30
 
 
 def served(words: list[str]) -> dict[str, Any]:
-    """What `cortex core serve` takes these words for."""
+    """Options of `cortex core serve` as parsed from these words."""
     assert words[:2] == ["core", "serve"], words
     command: Any = typer.main.get_command(app)
     return command.commands["core"].commands["serve"].make_context("serve", words[2:]).params
@@ -44,12 +43,12 @@ def parsed(file: Path) -> Any:
 
 
 def settings_of_the_image() -> dict[str, str]:
-    """The environment that the Dockerfile gives."""
+    """The environment of the Dockerfile."""
     text = (ROOT / "Dockerfile").read_text(encoding="utf-8")
     return dict(re.findall(r"^(?:ENV| {3}) ([A-Z_]+)=(\S+)", text, re.MULTILINE))
 
 
-def test_the_containers_run_a_core_that_only_the_proxy_reaches() -> None:
+def test_compose_file_exposes_the_core_to_the_proxy_only() -> None:
     core = parsed(COMPOSE)["services"]["core"]
     assert core["entrypoint"] == ["cortex"]
     options = served(core["command"])
@@ -59,18 +58,18 @@ def test_the_containers_run_a_core_that_only_the_proxy_reaches() -> None:
     assert route is not None and route[1] == HEALTH
 
 
-def test_what_the_containers_write_is_on_a_volume_of_the_image() -> None:
+def test_container_data_is_on_a_volume_of_the_image() -> None:
     compose = parsed(COMPOSE)
     core, database = compose["services"]["core"], compose["services"]["db"]
-    (volume, place), *others = (one.split(":") for one in core["volumes"])
+    (volume, place), *others = (mount.split(":") for mount in core["volumes"])
     assert not others and core["read_only"] and place == settings_of_the_image()["CORTEX_HOME"]
     assert PurePosixPath(served(core["command"])["data"]).is_relative_to(place)
-    named = {volume, *(one.partition(":")[0] for one in database["volumes"])}
+    named = {volume, *(mount.partition(":")[0] for mount in database["volumes"])}
     assert named == set(compose["volumes"]) and set(database["secrets"]) == set(compose["secrets"])
     assert "healthcheck" in compose["services"][next(iter(core["depends_on"]))]
 
 
-def test_the_files_and_names_that_the_compose_file_speaks_of_are_its_own() -> None:
+def test_files_and_names_in_the_compose_file_exist() -> None:
     text, compose = COMPOSE.read_text(encoding="utf-8"), parsed(COMPOSE)
     beside = re.findall(r"^# {3}(\S+) ", text, re.MULTILINE)
     assert beside == [
@@ -93,7 +92,7 @@ def test_the_files_and_names_that_the_compose_file_speaks_of_are_its_own() -> No
     assert extra in extras
 
 
-def test_the_unit_serves_on_loopback_and_keeps_everything_in_its_own_directory() -> None:
+def test_systemd_unit_serves_on_loopback_from_its_own_directory() -> None:
     text = UNIT.read_text(encoding="utf-8")
     said = dict(re.findall(r"^(\w+)=(.*)$", text, re.MULTILINE))
     program, *words = shlex.split(said["ExecStart"])
@@ -102,7 +101,7 @@ def test_the_unit_serves_on_loopback_and_keeps_everything_in_its_own_directory()
         "127.0.0.1",
         PORT,
     )
-    # Else it refuses what a proxy hands on with the name that people know
+    # Otherwise it refuses requests of a proxy under the public name
     assert options["behind_proxy"]
     assert said["Environment"] == f"CORTEX_HOME=/var/lib/{said['StateDirectory']}"
     file = said["EnvironmentFile"].removeprefix("-")
@@ -110,7 +109,7 @@ def test_the_unit_serves_on_loopback_and_keeps_everything_in_its_own_directory()
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze isn't here")
-def test_systemd_finds_nothing_wrong_with_the_unit(tmp_path: Path) -> None:
+def test_systemd_verifies_the_unit(tmp_path: Path) -> None:
     unit = tmp_path / UNIT.name
     unit.write_text(
         UNIT.read_text(encoding="utf-8").replace("/opt/cortex/bin/cortex", sys.executable),

@@ -1,6 +1,4 @@
-"""The example programs run: another MCP server with our tools in it, asked by a client of the
-official SDK.
-"""
+"""The example programs: MCP servers with our tools in them, asked with the official SDK."""
 
 from __future__ import annotations
 
@@ -60,7 +58,7 @@ def texts(result: Any) -> list[str]:
     return [part.text for part in result.content]
 
 
-def test_chunks_are_searched_by_a_tool_of_somebody_elses_server(project: Path) -> None:
+def test_example_server_searches_chunks_with_its_own_tool(project: Path) -> None:
     async def work(session: ClientSession) -> None:
         assert {tool.name for tool in (await session.list_tools()).tools} == {
             "today",
@@ -69,7 +67,7 @@ def test_chunks_are_searched_by_a_tool_of_somebody_elses_server(project: Path) -
         answer = json.loads(
             texts(await session.call_tool("cortex_search", {"query": "switch a lamp"}))[0]
         )
-        found = {one["chunk"]["id"] for one in answer["results"]}
+        found = {result["chunk"]["id"] for result in answer["results"]}
         assert {"code-definitions-lamp.py", "doc-docs/lamp.md-s1"} <= found
         arguments = {
             "query": "lamp",
@@ -86,7 +84,7 @@ def test_chunks_are_searched_by_a_tool_of_somebody_elses_server(project: Path) -
     ask("combined_server.py", project / ".cortex" / "chunks", work)
 
 
-def test_whole_families_fit_into_a_low_level_server(project: Path) -> None:
+def test_example_low_level_server_offers_whole_families(project: Path) -> None:
     async def work(session: ClientSession) -> None:
         tools = {tool.name: tool for tool in (await session.list_tools()).tools}
         assert {"today", "cortex_search", "search_code", "get_file_context"} <= set(tools)
@@ -108,7 +106,7 @@ def test_whole_families_fit_into_a_low_level_server(project: Path) -> None:
     ask("lowlevel_server.py", project, work)
 
 
-def test_the_python_search_is_the_tools_search(project: Path) -> None:
+def test_python_search_has_the_results_of_the_tool(project: Path) -> None:
     query = "switch the lamp"
     options: list[dict[str, Any]] = [
         {},
@@ -117,22 +115,24 @@ def test_the_python_search_is_the_tools_search(project: Path) -> None:
         {"chunk_types": ["symbols", "definitions"]},
     ]
     with cortex.open_tools("chunks", root=project) as tools:
-        told = [tools.call("cortex_search", {"query": query, **option}).text for option in options]
+        texts = [tools.call("cortex_search", {"query": query, **option}).text for option in options]
     with cortex.open_chunks(project / ".cortex" / "chunks", watch=False) as chunks:
-        assert [chunks.answer(query, **one) for one in options] == told
+        assert [chunks.answer(query, **option) for option in options] == texts
         everything = chunks.search(query)
-        scores = [one.combined_score for one in everything]
+        scores = [result.combined_score for result in everything]
         assert scores == sorted(scores, reverse=True)
         middle = scores[len(scores) // 2]
         assert chunks.search(query, min_score=middle) == [
-            one for one in everything if one.combined_score >= middle
+            result for result in everything if result.combined_score >= middle
         ]
         assert len(chunks.search(query, limit=0)) == 1
         with pytest.raises(InputError):
             chunks.search("  ")
 
 
-def test_what_can_t_be_opened_says_why(project: Path, tmp_path: Path) -> None:
+def test_chunk_folder_that_cannot_be_opened_is_an_error_with_its_reason(
+    project: Path, tmp_path: Path
+) -> None:
     with pytest.raises(cortex.CortexError):
         cortex.open_chunks(tmp_path / "none")
     with pytest.raises(cortex.CortexError, match="known: code, chunks, kb"):

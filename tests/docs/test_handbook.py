@@ -1,5 +1,6 @@
-"""The handbook's tables say what the code does: commands, tools, resources, prompts, errors,
-languages, file rules, query classes, Python names.
+"""Tables of the handbook, rendered from the code.
+
+Commands, tools, resources, prompts, errors, languages, file rules, query classes and Python names.
 
 Each table stands between `<!-- NAME -->` and `<!-- end of NAME -->` and is rendered here from the
 definitions, so that a test fails when the code has something that isn't documented and when the
@@ -83,8 +84,9 @@ def tool_rows(
 
 
 def argument_rows(tool: Tool, meanings: Mapping[str, str] | None = None) -> list[str]:
-    """The arguments; what a person wrote about one comes before what its schema says, which every
-    client pays for.
+    """Rows of a tool's arguments, with the page's meanings before those of the schema.
+
+    Every client pays for the schema.
     """
     if not input_schema(tool)["properties"]:
         return ["It takes no arguments."]
@@ -108,7 +110,7 @@ def _arguments(
 
 def _type(schema: Mapping[str, Any]) -> str:
     if "enum" in schema:
-        return " ".join(f"`{one}`" for one in schema["enum"])
+        return " ".join(f"`{value}`" for value in schema["enum"])
     kind = (
         f"list of {schema['items'].get('type', 'values')}s"
         if schema.get("type") == "array"
@@ -144,7 +146,7 @@ def prompt_rows(prompts: Sequence[Prompt] = PROMPTS) -> list[str]:
 
 
 def kind_rows() -> list[str]:
-    """Every kind of record; the states that one may begin with are in bold."""
+    """Every kind of record, its initial states in bold."""
     rows = ["| kind | id | types | states |", "|---|---|---|---|"]
     for cls, prefix in PREFIXES.items():
         first = spec_of(cls).first or spec_of(cls).states
@@ -152,7 +154,7 @@ def kind_rows() -> list[str]:
             f"**`{state}`**" if state in first else f"`{state}`" for state in spec_of(cls).states
         )
         spec = fields_of(cls).get("type")
-        types = " ".join(f"`{one}`" for one in (spec.choices if spec else ()))
+        types = " ".join(f"`{choice}`" for choice in (spec.choices if spec else ()))
         rows.append(f"| {cls.__name__.lower()} | `{prefix}…` | {types} | {states} |")
     return rows
 
@@ -169,7 +171,7 @@ def limit_rows() -> list[str]:
 
 
 def right_rows(meanings: Mapping[str, str]) -> list[str]:
-    """Who may do what; what a person wrote says what it is."""
+    """Required tier of each action, with the meanings of the page."""
     rows = ["| right | what it is | from tier |", "|---|---|---|"]
     rows += [f"| `{right}` | {meanings.get(right, '')} | {tier} |" for right, tier in TIERS.items()]
     return rows
@@ -197,8 +199,8 @@ def error_rows(meanings: Mapping[str, str]) -> list[str]:
 def language_rows() -> list[str]:
     rows = ["| language | file names | cut by |", "|---|---|---|"]
     for language in sorted(LANGUAGES):
-        endings = [f"`.{one}`" for one in languages._EXTENSIONS.get(language, "").split()]
-        whole = [f"`{one}`" for one in languages._FILENAMES.get(language, "").split()]
+        endings = [f"`.{ending}`" for ending in languages._EXTENSIONS.get(language, "").split()]
+        whole = [f"`{name}`" for name in languages._FILENAMES.get(language, "").split()]
         how = (
             "syntax tree"
             if has_grammar(language)
@@ -226,8 +228,8 @@ def class_rows() -> list[str]:
         f"| class | {' | '.join(f'`{column}`' for column in columns)} |",
         "|---" * (len(columns) + 1) + "|",
     ]
-    for one, weights in WEIGHTS.items():
-        rows.append(f"| {one} | {' | '.join(f'{value:g}' for value in astuple(weights))} |")
+    for query_class, weights in WEIGHTS.items():
+        rows.append(f"| {query_class} | {' | '.join(f'{value:g}' for value in astuple(weights))} |")
     return rows
 
 
@@ -235,7 +237,7 @@ def python_rows(meanings: Mapping[str, str]) -> list[str]:
     return [
         "| name | meaning |",
         "|---|---|",
-        *(f"| `{one}` | {meanings.get(one, '')} |" for one in cortex.__all__),
+        *(f"| `{name}` | {meanings.get(name, '')} |" for name in cortex.__all__),
     ]
 
 
@@ -303,7 +305,7 @@ def tables() -> dict[str, tuple[str, Callable[[str], list[str]]]]:
 
 
 def _column(table: str, number: int) -> dict[str, str]:
-    """What a person wrote in one column, by the name in the first."""
+    """The texts of a column of the page, by the name in the first column."""
     rows = [
         [cell.strip() for cell in line.strip("|").split(" | ")]
         for line in table.strip().splitlines()[2:]
@@ -320,7 +322,7 @@ def between(page: Path, name: str) -> str:
 
 
 @pytest.mark.parametrize("name", tables())
-def test_a_table_of_the_handbook_says_what_the_code_says(name: str) -> None:
+def test_handbook_table_matches_the_code(name: str) -> None:
     page, render = tables()[name]
     present = between(DOCS / page, name)
     wanted = render(present)
@@ -343,7 +345,7 @@ def test_a_table_of_the_handbook_says_what_the_code_says(name: str) -> None:
         "team.md",
     ],
 )
-def test_a_page_has_no_table_of_something_that_is_gone(page: str) -> None:
+def test_page_has_no_table_of_a_removed_item(page: str) -> None:
     text = (DOCS / page).read_text(encoding="utf-8")
     present = set(re.findall(r"^<!-- end of (.+) -->$", text, re.MULTILINE))
     assert present - {"secrets", "harmless"} == {
@@ -361,12 +363,12 @@ def test_a_page_has_no_table_of_something_that_is_gone(page: str) -> None:
         *(("team.md", f"arguments of {tool.name}", 3) for tool in team.TOOLS),
     ],
 )
-def test_every_row_has_its_meaning(page: str, name: str, column: int) -> None:
+def test_every_row_of_a_table_has_its_meaning(page: str, name: str, column: int) -> None:
     meanings = _column(between(DOCS / page, name), column)
-    assert [one for one, meaning in meanings.items() if not meaning] == []
+    assert [key for key, meaning in meanings.items() if not meaning] == []
 
 
-def test_every_command_has_a_heading_and_every_heading_a_command() -> None:
+def test_headings_of_the_commands_page_are_the_commands() -> None:
     text = (DOCS / "commands.md").read_text(encoding="utf-8")
     assert set(re.findall(r"^## `(cortex[^`]*)`$", text, re.MULTILINE)) == set(commands())
 

@@ -1,6 +1,4 @@
-"""What the pages say is true: links lead somewhere, named things exist, marked commands run,
-examples have the shape of real answers.
-"""
+"""Links, names, marked commands and example answers of the pages are correct."""
 
 from __future__ import annotations
 
@@ -93,7 +91,7 @@ def anchors(text: str) -> set[str]:
     }
 
 
-def test_every_relative_link_leads_somewhere() -> None:
+def test_every_relative_link_has_a_target() -> None:
     broken = []
     for name, text in texts():
         for target in re.findall(r"\]\(([^)\s]+)\)", text):
@@ -163,7 +161,7 @@ def test_every_setting_that_a_page_names_exists() -> None:
 
 
 def is_known(setting: str) -> bool:
-    """Whether it is a key of another family, or a key in its other spelling."""
+    """True for a key of another family, or a key in its other spelling."""
     try:
         return known_key(setting) is not None
     except ConfigError:
@@ -199,7 +197,7 @@ def commands() -> Any:
 
 
 @pytest.mark.parametrize(("page", "line"), command_lines())
-def test_every_command_line_names_a_command_and_options_that_exist(
+def test_every_command_line_has_existing_commands_and_options(
     commands: Any, page: str, line: str
 ) -> None:
     command = commands
@@ -257,7 +255,7 @@ def test_the_marked_commands_of_every_page_run(project: Path) -> None:
             assert "login.py" in done.stdout, f"{name}: {line}"
 
 
-def test_the_python_example_runs(project: Path) -> None:
+def test_python_example_runs(project: Path) -> None:
     (example,) = blocks((ROOT / "docs" / "python.md").read_text(encoding="utf-8"), "python")
     done = run([sys.executable, "-W", "error", "-c", example], project)
     assert done.returncode == 0, done.stderr
@@ -265,7 +263,7 @@ def test_the_python_example_runs(project: Path) -> None:
     assert "QUERY_EMPTY" in done.stdout
 
 
-def test_the_methods_that_the_page_on_python_names_exist() -> None:
+def test_methods_on_the_python_page_exist() -> None:
     from cortex import Engine
 
     text = (ROOT / "docs" / "python.md").read_text(encoding="utf-8").partition("Of an `Engine`")[2]
@@ -274,7 +272,7 @@ def test_the_methods_that_the_page_on_python_names_exist() -> None:
     assert [name for name in named if not callable(getattr(Engine, name, None))] == []
 
 
-def test_demo_shows_every_family_and_a_repository_of_ones_own(project: Path) -> None:
+def test_demo_shows_every_family_and_a_given_repository(project: Path) -> None:
     done = run([sys.executable, str(ROOT / "scripts" / "demo.py"), str(project)], ROOT)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("\n$ cortex ") == 14
@@ -314,7 +312,7 @@ def test_every_snippet_for_a_client_can_be_parsed() -> None:
     assert len(inline_json) == 2
 
 
-def test_the_lists_of_secret_and_harmless_names_are_right() -> None:
+def test_lists_of_secret_and_harmless_file_names_are_right() -> None:
     text = (ROOT / "docs" / "files.md").read_text(encoding="utf-8")
     for name, verdict in (("secrets", True), ("harmless", False)):
         names = re.findall(
@@ -322,14 +320,14 @@ def test_the_lists_of_secret_and_harmless_names_are_right() -> None:
             text.partition(f"<!-- {name} -->")[2].partition(f"<!-- end of {name} -->")[0],
         )
         assert names
-        assert [one for one in names if is_secret(one) is not verdict] == []
+        assert [name for name in names if is_secret(name) is not verdict] == []
 
 
-def test_the_readme_counts_the_languages_right() -> None:
+def test_readme_has_the_number_of_languages() -> None:
     assert f"{len(RULES)} languages are cut" in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def test_the_readmes_numbers_stand_in_the_results() -> None:
+def test_numbers_of_the_readme_are_in_the_results() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     inside = text.partition("<!-- numbers:begin -->")[2].partition("<!-- numbers:end -->")[0]
     assert inside.strip(), "README.md has no place for numbers"
@@ -341,16 +339,15 @@ def test_the_readmes_numbers_stand_in_the_results() -> None:
 
 
 # -- the shapes of answers
-# -------------------------------------------------------------------------------------------------
 
 # Maps whose keys are not ours, or that another example shows
 FREE = {"byLanguage", "byReason", "index", "stats", "changed"}
 
 
 def shape(value: object, place: str = "") -> set[str]:
-    """Every key of a JSON value by its place; members of a list count as one."""
+    """Every key of a JSON value by its path; all items of a list have the same path."""
     if isinstance(value, list):
-        return {key for one in value for key in shape(one, place + "[]")}
+        return {key for item in value for key in shape(item, place + "[]")}
     if not isinstance(value, dict):
         return set()
     found: set[str] = set()
@@ -369,7 +366,7 @@ def documented(name: str) -> set[str]:
             rf"<!-- answer of {re.escape(name)} -->\n```json\n(.*?)```", text, re.DOTALL
         )
     ]
-    assert len(found) == 1, f"there must be one example of an answer of {name}"
+    assert len(found) == 1, f"there must be a single example of an answer of {name}"
     return shape(json.loads(found[0]))
 
 
@@ -387,7 +384,7 @@ def ask(family: Any, name: str, **arguments: object) -> Any:
     return json.loads(perform(owner, tool, bind(tool, arguments), Call()).text)
 
 
-def test_the_examples_of_tool_answers_have_the_shape_of_real_ones(family: Any) -> None:
+def test_examples_of_tool_answers_have_the_shape_of_real_ones(family: Any) -> None:
     ask(family, "reindex_workspace")
     long = "check password of user " + "with a long text " * 5
     answer = ask(family, "search_code", query=long, budget=250, maxResults=2)
@@ -414,21 +411,21 @@ def test_the_examples_of_tool_answers_have_the_shape_of_real_ones(family: Any) -
         ("chunks", "file-chunks", {"path": "login.py"}),
     ],
 )
-def test_the_examples_of_resources_have_the_shape_of_real_ones(
+def test_examples_of_resources_have_the_shape_of_real_ones(
     family: Any, name: str, resource: str, variables: dict[str, str]
 ) -> None:
     ask(family, "reindex_workspace")
-    (one,) = [one for one in family.resources if one.name == resource]
-    found = shape(json.loads(one.read(family.context, variables, Call())))
+    (found_resource,) = [known for known in family.resources if known.name == resource]
+    found = shape(json.loads(found_resource.read(family.context, variables, Call())))
     optional = {".results[].context.function", ".results[].context.class"}
-    # What another test changed with update_config
+    # Another test may have changed it with update_config
     optional |= {path for path in found if path.startswith(".settings")}
     assert found - optional == documented(name) - optional
 
 
 @pytest.fixture
 def answered(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Answered:
-    """What a command answers to a program that runs it in a folder."""
+    """`answered(*arguments, cwd, home)`: the JSON of a command that runs in a folder."""
 
     def ask(*arguments: str, cwd: Path, home: Path) -> Any:
         capsys.readouterr()
@@ -454,7 +451,7 @@ def answered(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
         ("cortex config set", ["config", "set", "workspace.maxFiles", "30000"]),
     ],
 )
-def test_the_examples_of_commands_have_the_shape_of_real_answers(
+def test_examples_of_commands_have_the_shape_of_real_answers(
     project: Path, tmp_path: Path, answered: Answered, name: str, arguments: list[str]
 ) -> None:
     body = answered(*arguments, cwd=project, home=tmp_path / "home")
@@ -466,7 +463,7 @@ def test_the_examples_of_commands_have_the_shape_of_real_answers(
     assert found == documented(name) - optional - operations
 
 
-def test_the_examples_of_document_commands_have_the_shape_of_real_answers(
+def test_examples_of_document_commands_have_the_shape_of_real_answers(
     tmp_path: Path, answered: Answered
 ) -> None:
     notes = tmp_path / "notes"
@@ -484,7 +481,7 @@ def test_the_examples_of_document_commands_have_the_shape_of_real_answers(
 
 
 @pytest.mark.usefixtures("at_terminal")
-def test_the_examples_of_memory_commands_have_the_shape_of_real_answers(
+def test_examples_of_memory_commands_have_the_shape_of_real_answers(
     tmp_path: Path, answered: Answered, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shop, home = tmp_path / "shop", tmp_path / "home"
@@ -510,7 +507,7 @@ def test_the_examples_of_memory_commands_have_the_shape_of_real_answers(
         return body
 
     ask("add", "Tokens live 15 minutes", "--fact", "The refresh token lives a day", "--tag", "auth")
-    told = (
+    options = (
         "--fact",
         "The refresh token lives a day",
         "--tag",
@@ -520,7 +517,7 @@ def test_the_examples_of_memory_commands_have_the_shape_of_real_answers(
         "--session",
         "s1",
     )
-    key = check("add", "Tokens live 15 minutes now", *told)["id"]
+    key = check("add", "Tokens live 15 minutes now", *options)["id"]
     (shop / "login.py").write_text("def check(user):\n    return not user\n", encoding="utf-8")
     check("list", "--tag", "auth", "--matching", "now")
     check("show", key)
@@ -538,7 +535,7 @@ def test_the_examples_of_memory_commands_have_the_shape_of_real_answers(
 
 
 @pytest.mark.usefixtures("at_terminal")
-def test_the_examples_of_team_commands_have_the_shape_of_real_answers(
+def test_examples_of_team_commands_have_the_shape_of_real_answers(
     tmp_path: Path, answered: Answered
 ) -> None:
     shop, home = tmp_path / "shop", tmp_path / "home"
@@ -555,7 +552,7 @@ def test_the_examples_of_team_commands_have_the_shape_of_real_answers(
 
     words = ("--term", "Token: proves who you are", "--naming", "Tables are plural")
     ask("team", "subcortex", "create", "auth", "--name", "Who comes in", *words)
-    told = (
+    options = (
         "--subcortex",
         "auth",
         "--type",
@@ -565,7 +562,7 @@ def test_the_examples_of_team_commands_have_the_shape_of_real_answers(
         "--code",
         "login.py#check",
     )
-    thread = check("team thread create", "Nobody can log in", *told)["id"]
+    thread = check("team thread create", "Nobody can log in", *options)["id"]
     ask("team", "task", "create", "Call the vault", "--priority", "urgent", "--assign", "me")
     ask("team", "subcortex", "pin", "auth", thread)
     check("inbox")

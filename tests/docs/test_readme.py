@@ -74,7 +74,7 @@ def tokens(characters: int) -> str:
     return f"{-(-characters // TOKEN):,}"
 
 
-def test_the_readme_shows_an_agents_question_as_it_is_answered(tmp_path: Path) -> None:
+def test_readme_shows_a_real_question_and_answer(tmp_path: Path) -> None:
     shown = EXCHANGE.search(README.read_text(encoding="utf-8"))
     assert shown
     assert shown[0] == exchange(tmp_path)

@@ -1,4 +1,4 @@
-"""Processes to kill: small programs around an engine, spoken to by lines."""
+"""Processes to kill: small programs around an engine that speak by lines."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ class Program:
         return self.process.stdout.readline().rstrip("\n")
 
     def ask(self, line: str) -> str:
-        self.tell(line)
+        self.write(line)
         return self.read()
 
-    def tell(self, line: str) -> None:
+    def write(self, line: str) -> None:
         assert self.process.stdin
         self.process.stdin.write(line + "\n")
         self.process.stdin.flush()
 
     def kill(self) -> list[str]:
-        """Kill it as it is, see its workers end, and return what it still had said."""
+        """Kill it, wait for the end of its workers, and return the lines that are still unread."""
         workers = psutil.Process(self.process.pid).children(recursive=True)
         self.process.kill()
         assert self.process.stdout
@@ -73,14 +73,14 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def start(root: Path, home: Path) -> Iterator[Callable[[str], Program]]:
-    """Starts programs, and leaves none behind."""
+    """`start(name)` starts a program; none outlives the test."""
     started: list[Program] = []
 
-    def start_one(name: str) -> Program:
+    def start_program(name: str) -> Program:
         started.append(Program(name, root, home))
         return started[-1]
 
-    yield start_one
+    yield start_program
     for program in started:
         if program.process.poll() is None:
             program.process.kill()

@@ -1,4 +1,4 @@
-"""Indexes a folder with vectors, once, after a word on stdout."""
+"""Index a folder once, with vectors, after a line on stdout."""
 
 import sys
 from pathlib import Path

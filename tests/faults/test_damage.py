@@ -1,6 +1,4 @@
-"""Files that are damaged, memory and disks that run out: nothing that was written is lost, all else
-heals without a person.
-"""
+"""Damaged files, memory and disks that run out: no write is lost, all else is repaired."""
 
 from __future__ import annotations
 
@@ -12,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,19 +25,20 @@ from cortex.engine.library import Library
 from cortex.families.team.search import RecordQuery, find
 from cortex.families.team.writes.create import create
 from families.memory.libraries import open_library, settings_of
-from faults.plan import key_of
+from faults.conftest import Program
+from faults.write_plan import key_of
 
 LAMP = 'def switch_lamp(state):\n    """Turn the lamp on or off."""\n    return not state\n'
 SEED = 19
-TRUTH = ("cortex.db", "cortex.db-wal", "cortex.db-shm")
-HARMS = ("truncate", "flip", "zero", "delete", "folder")
-# A file that is cut while it is mapped ends the process, which is the system's doing.
-HARMS_WHILE_OPEN = ("flip", "zero", "delete", "folder", "truncate")
+PRIMARY_FILES = ("cortex.db", "cortex.db-wal", "cortex.db-shm")
+DAMAGES = ("truncate", "flip", "zero", "delete", "folder")
+# Truncated last: the system ends a process whose mapped file is cut.
+DAMAGES_WHILE_OPEN = ("flip", "zero", "delete", "folder", "truncate")
 SHORTAGES = ("MEMORY_SHORT", "DISK_FULL", "STORE_IO", "INDEX_DAMAGED")
 
 
-def harm(path: Path, how: str, chance: random.Random) -> None:
-    """Damage a file."""
+def damage(path: Path, how: str, chance: random.Random) -> None:
+    """Truncate, flip bits of, zero or delete a file, or put a folder in its place."""
     raw = bytearray(path.read_bytes())
     if how in ("delete", "folder"):
         path.unlink()
@@ -75,7 +75,7 @@ def opened(root: Path, home: Path, settings: Settings) -> Iterator[tuple[Library
 
 
 def work(library: Library, engine: Engine, number: int) -> str:
-    """A record is written and found, and so is a file of the project; all indexes are sound then."""
+    """Write and find a record, index and find a file of the project, and check all indexes."""
     body = Observation(f"Lamp {number}", f"the lamp{number} flickers")
     written = create(library, body, actor=person(), key=key_of(number)).id
     assert find(library.reader, RecordQuery(f"lamp{number} flickers")).hits[0].record.id == written
@@ -88,7 +88,9 @@ def work(library: Library, engine: Engine, number: int) -> str:
 
 
 @pytest.mark.soak
-def test_what_is_damaged_between_two_calls_heals_by_itself(campaign, project, home, settings):
+def test_file_damaged_between_two_calls_is_repaired_without_a_person(
+    campaign, project, home, settings
+):
     chance, written = random.Random(SEED), []
     with opened(project, home, settings) as (library, engine):
         written.append(work(library, engine, 0))
@@ -96,10 +98,10 @@ def test_what_is_damaged_between_two_calls_heals_by_itself(campaign, project, ho
         files = [
             path
             for path in files_of(home, project / ".cortex")
-            if path.parent != home or path.name not in TRUTH
+            if path.parent != home or path.name not in PRIMARY_FILES
         ]
-        path, how = chance.choice(files), HARMS[number % len(HARMS)]
-        harm(path, how, chance)
+        path, how = chance.choice(files), DAMAGES[number % len(DAMAGES)]
+        damage(path, how, chance)
         with opened(project, home, settings) as (library, engine):
             written.append(work(library, engine, number))
             kept = {
@@ -110,7 +112,7 @@ def test_what_is_damaged_between_two_calls_heals_by_itself(campaign, project, ho
 
 
 @pytest.mark.soak
-def test_a_damaged_database_of_a_home_is_a_clear_error_and_harms_nothing_else(
+def test_damaged_database_of_a_home_is_a_clear_error_and_spares_projects(
     campaign, project, home, settings
 ):
     chance = random.Random(SEED)
@@ -119,7 +121,7 @@ def test_a_damaged_database_of_a_home_is_a_clear_error_and_harms_nothing_else(
     whole = home.with_name("whole")
     shutil.copytree(home, whole)
     for number in range(campaign(5, 50)):
-        harm(home / "cortex.db", HARMS[number % len(HARMS)], chance)
+        damage(home / "cortex.db", DAMAGES[number % len(DAMAGES)], chance)
         try:
             with open_library(settings_of(home)) as library:
                 find(library.reader, RecordQuery("lamp flickers"))
@@ -137,18 +139,18 @@ def test_a_damaged_database_of_a_home_is_a_clear_error_and_harms_nothing_else(
 
 
 class Agent:
-    """A process that writes and asks, and another one where the system ended it."""
+    """A process that writes and searches, started again when the system ends it."""
 
-    def __init__(self, start: Callable[[str], object]) -> None:
+    def __init__(self, start: Callable[[str], Program]) -> None:
         self._start, self.ended = start, -1
         self.begin()
 
     def begin(self) -> None:
-        self.program, self.ended = self._start("agent.py"), self.ended + 1
+        self.program, self.ended = self._start("record_agent.py"), self.ended + 1
         assert self.program.read() == "ready"
 
-    def ask(self, line: str) -> object:
-        """The answer; None where the process ended over it."""
+    def ask(self, line: str) -> Any:
+        """The answer, or None if the process ended before it."""
         try:
             answer = self.program.ask(line)
         except BrokenPipeError:
@@ -164,7 +166,7 @@ class Agent:
 @pytest.mark.skipif(
     sys.platform == "win32", reason="Windows doesn't let a file be replaced that is open"
 )
-def test_what_is_damaged_while_agents_write_and_ask_heals_by_itself(campaign, project, home, start):
+def test_file_damaged_while_agents_write_and_search_is_repaired(campaign, project, home, start):
     chance, written, agents = random.Random(SEED), {}, [Agent(start), Agent(start)]
     for number in range(campaign(3, 60)):
         for agent in agents:
@@ -172,10 +174,10 @@ def test_what_is_damaged_while_agents_write_and_ask_heals_by_itself(campaign, pr
         files = [
             path
             for path in files_of(home, project / ".cortex")
-            if path.parent != home or path.name not in TRUTH
+            if path.parent != home or path.name not in PRIMARY_FILES
         ]
-        path, how = chance.choice(files), HARMS_WHILE_OPEN[number % len(HARMS_WHILE_OPEN)]
-        harm(path, how, chance)
+        path, how = chance.choice(files), DAMAGES_WHILE_OPEN[number % len(DAMAGES_WHILE_OPEN)]
+        damage(path, how, chance)
         answer = agents[number % 2].ask(f"write {number}")
         if isinstance(answer, str):
             written[number] = answer
@@ -191,10 +193,10 @@ def test_what_is_damaged_while_agents_write_and_ask_heals_by_itself(campaign, pr
 @pytest.mark.soak
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits are set as Linux has them")
 @pytest.mark.parametrize("kind", ["memory", "file"])
-def test_what_runs_out_at_any_point_is_told_as_such_and_costs_nothing(
+def test_shortage_of_memory_or_disk_gives_its_error_code_and_loses_nothing(
     campaign, project, home, start, kind
 ):
-    chance, agent, written, told = random.Random(SEED), Agent(start), {}, Counter()
+    chance, agent, written, codes = random.Random(SEED), Agent(start), {}, Counter()
     sizes = (0, 400 << 20) if kind == "memory" else (4_096, 2_000_000)
     for number in range(campaign(3, 40)):
         (project / f"f{number}.py").write_text(
@@ -204,7 +206,7 @@ def test_what_runs_out_at_any_point_is_told_as_such_and_costs_nothing(
         for line in (f"write {number}", "ask"):
             answer = agent.ask(line)
             if isinstance(answer, dict):
-                told[answer["error"]] += 1
+                codes[answer["error"]] += 1
                 assert answer["error"] in SHORTAGES, answer
             elif line != "ask" and answer:
                 written[number] = answer
@@ -213,4 +215,4 @@ def test_what_runs_out_at_any_point_is_told_as_such_and_costs_nothing(
     for number, name in written.items():
         assert agent.ask(f"write {number}") == name
     assert agent.ask("check") == []
-    print(f"{kind}: {len(written)} written, {dict(told)}, ended by the system {agent.ended} times")
+    print(f"{kind}: {len(written)} written, {dict(codes)}, ended by the system {agent.ended} times")

@@ -1,4 +1,4 @@
-"""A disk that is full: said clearly, nothing lost, and all is well when there is space again."""
+"""A full disk: a clear error, nothing lost, and all is well when there is space again."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import random
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,26 +22,26 @@ from cortex.engine.library import Library
 from cortex.families.team.writes.create import create
 from families.memory.libraries import open_library, settings_of
 from families.team.invariants import check_records
-from faults.plan import key_of
+from faults.write_plan import key_of
 
 
 @pytest.fixture
-def small_home(tmp_path: Path):
+def small_home(tmp_path: Path) -> Iterator[Path]:
     """A home of Cortex on a file system of two megabytes."""
-    place = tmp_path / "disk"
-    place.mkdir()
+    folder = tmp_path / "disk"
+    folder.mkdir()
     try:
-        command = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(place)]
+        command = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(folder)]
         done = subprocess.run(command, capture_output=True, timeout=20, check=False)
     except OSError:
         pytest.skip("there is no mount command here")
     if done.returncode:
         pytest.skip("mounting needs rights that this user hasn't")
-    yield place
-    subprocess.run(["umount", "-l", str(place)], check=True, timeout=20)
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True, timeout=20)
 
 
-def test_indexing_on_a_full_disk_says_so_and_goes_on_when_there_is_space(small_home, tmp_path):
+def test_indexing_on_a_full_disk_fails_clearly_and_resumes_with_space(small_home, tmp_path):
     root = tmp_path / "plain"
     root.mkdir()
     settings = load(
@@ -67,7 +68,7 @@ def test_indexing_on_a_full_disk_says_so_and_goes_on_when_there_is_space(small_h
         assert engine.freshness().state == "ready"
 
 
-def test_records_on_a_full_disk_are_refused_clearly_or_kept_once(small_home):
+def test_record_on_a_full_disk_is_refused_clearly_or_kept_once(small_home):
     settings, written = settings_of(small_home), {}
 
     def write(library: Library, number: int) -> str:
@@ -86,7 +87,7 @@ def test_records_on_a_full_disk_are_refused_clearly_or_kept_once(small_home):
         assert {write(library, number) for number in written} == set(written.values())  # retries
         written[number] = write(library, number)
         assert library.follow() and library.store.check() == []
-        assert {found.id for found in library.store.records.select(RecordFilter(), 1_000)} == set(
+        assert {record.id for record in library.store.records.select(RecordFilter(), 1_000)} == set(
             written.values()
         )
     check_records(small_home, settings)
@@ -94,8 +95,8 @@ def test_records_on_a_full_disk_are_refused_clearly_or_kept_once(small_home):
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no limit on the size of a file")
 @pytest.mark.parametrize("limit", [60_000, 200_000])
-def test_files_that_may_not_grow_cost_the_run_and_nothing_else(start, limit):
-    outcomes, found, last, problems = json.loads(start("narrow.py").ask(str(limit)))
+def test_limit_on_file_size_fails_the_run_and_nothing_else(start, limit):
+    outcomes, found, last, problems = json.loads(start("limited_indexer.py").ask(str(limit)))
     # SQLite doesn't say why a write failed
     assert outcomes == ["completed", "STORE_IO", "completed"]
     assert (found, last, problems) == (["a.py"], ["f119.txt"], [])

@@ -1,6 +1,4 @@
-"""Whatever happened to a folder, and whoever was killed meanwhile: in the end the store equals one
-that is built afresh.
-"""
+"""After any sequence of changes and kills the store equals one that is built afresh."""
 
 from __future__ import annotations
 
@@ -17,6 +15,7 @@ import pytest
 from cortex.base.types import Cancel, Mode, Query, Stamp
 from cortex.engine.embedders.hash_embedder import HashingEmbedder
 from cortex.engine.engine import Engine
+from faults.conftest import Program
 
 STEPS = 14
 WORDS = "lamp desk chair shelf window garden river bridge tower cellar attic mirror".split()
@@ -24,8 +23,8 @@ FOLDERS = ("", "src/", "src/inner/", "tests/", "docs/")
 QUERIES = (*WORDS[:6], "lamp desk", "Garden.river", "def bridge", "how does the tower work")
 
 
-class Costly(HashingEmbedder):
-    """One that is paid for, as in payer.py."""
+class CostlyEmbedder(HashingEmbedder):
+    """An embedder that is charged for, as in costly_indexer.py."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -34,7 +33,7 @@ class Costly(HashingEmbedder):
 
 
 class Folder:
-    """A git repository that things happen to, as chance will have it."""
+    """A git repository with random changes."""
 
     def __init__(self, root: Path, chance: random.Random) -> None:
         self.root, self.chance = root, chance
@@ -45,7 +44,7 @@ class Folder:
         self.commit()
 
     def steps(self) -> list[Callable[[], None]]:
-        few = [
+        rare = [
             self.commit,
             self.ignore,
             self.new_branch,
@@ -53,7 +52,16 @@ class Folder:
             self.touch,
             self.remove_folder,
         ]
-        return [self.add, self.add, self.edit, self.edit, self.delete, self.rename, self.copy, *few]
+        return [
+            self.add,
+            self.add,
+            self.edit,
+            self.edit,
+            self.delete,
+            self.rename,
+            self.copy,
+            *rare,
+        ]
 
     def add(self) -> None:
         for _ in range(self.chance.randrange(1, 4)):
@@ -129,13 +137,14 @@ class Folder:
         (self.root / path).write_text(text, encoding="utf-8")
 
     def _text(self, extension: str) -> str:
-        one, two, three = self.chance.sample(WORDS, 3)
-        number = self.chance.randrange(4)  # few, so that the same text comes up again
+        first, second, third = self.chance.sample(WORDS, 3)
+        # Few, so that the same text comes up again
+        number = self.chance.randrange(4)
         if extension == "md":
-            return f"# {one.title()}\n\nThe {two} near the {three}.\n\n## {two.title()} {number}\n\nMore of it.\n"
+            return f"# {first.title()}\n\nThe {second} near the {third}.\n\n## {second.title()} {number}\n\nMore of it.\n"
         if extension == "py":
-            return f'class {one.title()}:\n    """A {two}."""\n\n    def {two}(self):\n        return {number}\n\n\ndef {three}():\n    return {one.title()}\n'
-        return f"{one} {two}\n{three} {number}\n"
+            return f'class {first.title()}:\n    """A {second}."""\n\n    def {second}(self):\n        return {number}\n\n\ndef {third}():\n    return {first.title()}\n'
+        return f"{first} {second}\n{third} {number}\n"
 
     def _git(self, *arguments: str) -> None:
         subprocess.run(
@@ -144,7 +153,7 @@ class Folder:
 
 
 def content(engine: Engine) -> dict[str, tuple[object, ...]]:
-    """All that the store knows of the folder, without ids."""
+    """Everything in the store about the folder, without ids."""
     lookup = engine.store.content
     return {
         doc.path: (
@@ -160,15 +169,15 @@ def content(engine: Engine) -> dict[str, tuple[object, ...]]:
 
 def check_ids(engine: Engine, embedder: HashingEmbedder) -> None:
     lookup, indexes = engine.store.content, engine.store.indexes
-    truth = {
+    expected = {
         (doc.id, chunk)
         for doc in lookup.docs(engine.source.id)
         for chunk, _ in lookup.chunks(doc.blob)
     }
     words = indexes.words()
     assert words is not None
-    assert words.identities() == truth
-    assert set(indexes.vectors(embedder.stamp).ids().tolist()) == {chunk for _, chunk in truth}
+    assert words.identities() == expected
+    assert set(indexes.vectors(embedder.stamp).ids().tolist()) == {chunk for _, chunk in expected}
 
 
 def answers(engine: Engine) -> list[list[tuple[object, ...]]]:
@@ -184,7 +193,7 @@ def answers(engine: Engine) -> list[list[tuple[object, ...]]]:
 
 
 @pytest.mark.soak
-def test_any_sequence_of_changes_and_kills_equals_a_fresh_build(
+def test_store_equals_a_fresh_build_after_any_changes_and_kills(
     tmp_path, home, settings, open_engine, start, campaign
 ):
     for seed in range(campaign(2, 150)):
@@ -195,8 +204,10 @@ def test_any_sequence_of_changes_and_kills_equals_a_fresh_build(
         play(seed, Folder(root, random.Random(seed)), open_engine, start)
 
 
-def play(seed: int, folder: Folder, open_engine, start) -> None:
-    embedder = Costly() if seed % 2 else HashingEmbedder()
+def play(
+    seed: int, folder: Folder, open_engine: Callable[..., Engine], start: Callable[[str], Program]
+) -> None:
+    embedder = CostlyEmbedder() if seed % 2 else HashingEmbedder()
     engine = open_engine(embedder=embedder)
     done: list[str] = []
     for _ in range(STEPS):
@@ -206,7 +217,9 @@ def play(seed: int, folder: Folder, open_engine, start) -> None:
         match folder.chance.randrange(6):
             case 0:
                 engine.close()
-                kill_one(start("payer.py" if seed % 2 else "indexer.py"), folder.chance)
+                kill_at_random(
+                    start("costly_indexer.py" if seed % 2 else "indexer.py"), folder.chance
+                )
                 engine = open_engine(embedder=embedder)
                 done.append("kill")
             case 1 | 2:
@@ -231,7 +244,7 @@ def play(seed: int, folder: Folder, open_engine, start) -> None:
         assert answers(engine) == answers(fresh), story
 
 
-def kill_one(indexer, chance: random.Random) -> None:
+def kill_at_random(indexer: Program, chance: random.Random) -> None:
     assert indexer.read() == "ready"
     threading.Event().wait(chance.random() * 0.4)  # from before the first file to after the last
     indexer.kill()

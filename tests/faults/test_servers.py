@@ -1,6 +1,4 @@
-"""Several servers on one folder: one holds the lease, all answer, and the next takes over when it
-dies.
-"""
+"""Several servers on one folder: one holds the lease, and another takes over at its end."""
 
 from __future__ import annotations
 
@@ -13,30 +11,33 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from faults.conftest import Program
+
 SERVERS = 8
-TAKE_OVER_SECONDS = 5.0  # half a second by design; the rest is for a busy machine
+# Half a second by design; the rest is for a busy machine
+TAKE_OVER_SECONDS = 5.0
 
 
 @pytest.fixture
 def servers(start, root, until):
-    """Eight of them, started at once, when the first index is there."""
+    """Servers that were started at once, with the first index there."""
     (root / "lamp.py").write_text("def switch_lamp():\n    return 1\n", encoding="utf-8")
-    started = [start("server.py") for _ in range(SERVERS)]
+    started = [start("index_server.py") for _ in range(SERVERS)]
     with ThreadPoolExecutor(SERVERS) as threads:
-        assert list(threads.map(lambda one: one.read(), started)) == ["ready"] * SERVERS
+        assert list(threads.map(lambda server: server.read(), started)) == ["ready"] * SERVERS
     until(lambda: all(found(server, "switch_lamp") == ["lamp.py"] for server in started))
     return started
 
 
-def found(server, text: str) -> list[str]:
+def found(server: Program, text: str) -> list[str]:
     return json.loads(server.ask(f"search {text}"))
 
 
-def holders(servers) -> list[int]:
+def holders(servers: list[Program]) -> list[int]:
     return [number for number, server in enumerate(servers) if server.ask("holds") == "1"]
 
 
-def test_eight_servers_share_a_folder_and_survive_the_death_of_the_one_that_indexes(
+def test_another_server_takes_over_when_the_lease_holder_is_killed(
     servers, root, until, record_property
 ):
     (holder,) = holders(servers)
@@ -54,7 +55,7 @@ def test_eight_servers_share_a_folder_and_survive_the_death_of_the_one_that_inde
     record_property("seconds until all found the new file", round(time.monotonic() - killed, 3))
     assert len(holders(servers)) == 1
 
-    # A server without the lease has the holder do what it is asked for.
+    # A server without the lease passes the request on to the holder.
     (other,) = [server for number, server in enumerate(servers) if number not in holders(servers)][
         :1
     ]
@@ -63,7 +64,7 @@ def test_eight_servers_share_a_folder_and_survive_the_death_of_the_one_that_inde
     assert found(other, "sconce") == ["asked.py"]
     assert len(holders(servers)) == 1
 
-    # One after the other goes in peace; somebody always holds the lease.
+    # The holders end one after another, and another server takes the lease each time.
     while len(servers) > 1:
         (holder,) = holders(servers)
         assert servers.pop(holder).end() == 0
@@ -71,7 +72,7 @@ def test_eight_servers_share_a_folder_and_survive_the_death_of_the_one_that_inde
     assert found(servers[0], "chandelier") == ["new.py"]
 
 
-def test_two_commands_that_index_at_once_both_succeed(root, home, isolated):
+def test_two_concurrent_index_commands_both_succeed(root, home, isolated):
     for number in range(60):
         (root / f"f{number}.py").write_text(f"value_{number} = {number}\n", encoding="utf-8")
     command = [sys.executable, "-m", "cortex", "index", str(root), "--json"]
@@ -94,13 +95,13 @@ def test_two_commands_that_index_at_once_both_succeed(root, home, isolated):
 @pytest.mark.skipif(
     sys.platform == "win32", reason="Windows doesn't remove a folder whose files are open"
 )
-def test_servers_go_on_when_the_store_is_removed_under_them(start, root, until):
+def test_servers_rebuild_a_store_that_is_removed_while_they_run(start, root, until):
     (root / "lamp.py").write_text("def switch_lamp():\n    return 1\n", encoding="utf-8")
-    first = start("server.py")
+    first = start("index_server.py")
     assert first.read() == "ready"
     until(lambda: found(first, "switch_lamp") == ["lamp.py"])
     shutil.rmtree(root / ".cortex", ignore_errors=True)
-    second = start("server.py")
+    second = start("index_server.py")
     assert second.read() == "ready"
     servers = [first, second]
     until(lambda: all(found(server, "switch_lamp") == ["lamp.py"] for server in servers))
@@ -110,7 +111,7 @@ def test_servers_go_on_when_the_store_is_removed_under_them(start, root, until):
         until(lambda name=name: all(found(server, name) == ["new.py"] for server in servers))
         assert len(holders(servers)) == 1
     assert len(list((root / ".cortex").glob("words-*"))) == 1
-    shutil.rmtree(root / ".cortex", ignore_errors=True)  # nobody new comes
+    shutil.rmtree(root / ".cortex", ignore_errors=True)  # without a new server
     until(lambda: all(found(server, "switch_lamp") == ["lamp.py"] for server in servers))
     until(lambda: len(holders(servers)) == 1)
     assert [server.end() for server in servers] == [0, 0]

@@ -1,9 +1,12 @@
-"""What must hold when all is quiet again: replicas like the Core, every acknowledged write there
-once, or refused where its writer sees it.
+"""Invariants of a settled team.
+
+Replicas equal the Core; each acknowledged write is there once, or refused with an alert to its
+writer.
 """
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,17 +18,18 @@ from typing import Any
 from cortex.base.record_model import Comment, Draft, Notification, Record, Subcortex, Thread
 from cortex.engine.store import STORE_NAME
 from cortex.engine.store.records.json_codec import from_json, to_json
-from sync_faults.plan import Deed
+from sync_faults.plan import MemberWrite
 
 ALERT = "system_alert"
-# The first record that they write says something else
+MARK = re.compile(r"qz[a-z]{6}x")
+# Actions whose first record doesn't contain the mark
 UNQUOTED = ("approve", "supersede", "done with", "reopen")
 COLUMNS = "id, kind, body, author, created, updated, version"
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """What a database has: its records, and how each was in every version."""
+class Contents:
+    """Records of a database, and every version of each."""
 
     records: dict[str, Record[Any]]
     history: dict[str, list[Record[Any]]]
@@ -33,7 +37,7 @@ class Kept:
 
 @contextmanager
 def opened(url: str) -> Iterator[Any]:
-    """A database as it is, for reading: one view for all questions."""
+    """A database opened for reading, with one snapshot for all queries."""
     if url.startswith("postgresql"):
         import psycopg
 
@@ -47,8 +51,8 @@ def opened(url: str) -> Iterator[Any]:
         yield connection
 
 
-def kept_in(database: Any) -> Kept:
-    """All that a database has."""
+def read_contents(database: Any) -> Contents:
+    """Read all records and versions of a database."""
     records = {
         row[0]: _record(row)
         for row in database.execute(f"SELECT {COLUMNS} FROM records").fetchall()
@@ -61,7 +65,7 @@ def kept_in(database: Any) -> Kept:
         history[row[0]].append(_record(row))
     for number, record in records.items():
         history[number].append(record)
-    return Kept(records, history)
+    return Contents(records, history)
 
 
 def _record(row: Sequence[Any]) -> Record[Any]:
@@ -70,103 +74,93 @@ def _record(row: Sequence[Any]) -> Record[Any]:
 
 
 # -- every write
-# -------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Refusals:
-    """What a member's writes were refused: by their keys the records that each was about, and what
-    the inbox tells of which record.
-    """
+    """Refused writes of a member: the records of each by its key, and the alerts of the inbox."""
 
     records: Mapping[str, frozenset[str]]
-    told: Sequence[tuple[str, str]]
+    alerts: Sequence[tuple[str, str]]
 
     def text(self, key: str) -> str:
-        """What the inbox says of a refused write."""
-        return "\n".join(text for about, text in self.told if about in self.records[key])
+        """The alerts of the inbox about a refused write."""
+        return "\n".join(text for about, text in self.alerts if about in self.records[key])
 
 
-def refusals_in(database: Any, told: Sequence[Sequence[str]]) -> Refusals:
-    """The refused writes of a home; `told` is about what its inbox alerts, and how."""
+def read_refusals(database: Any, alerts: Sequence[Sequence[str]]) -> Refusals:
+    """Read the refused writes of a home; `alerts` are the record and text of its inbox's alerts."""
     found: dict[str, set[str]] = defaultdict(set)
     ask = "SELECT key, record FROM outbox JOIN outbox_records ON outbox_records.entry = outbox.id WHERE state = 'refused'"
     for key, record in database.execute(ask):
-        found[key.partition("@")[0]].add(record)  # behind it stands which machine sent it
+        found[key.partition("@")[0]].add(record)  # the sending machine stands behind it
     return Refusals(
-        {key: frozenset(ids) for key, ids in found.items()}, [(about, text) for about, text in told]
+        {key: frozenset(ids) for key, ids in found.items()},
+        [(about, text) for about, text in alerts],
     )
 
 
-def check_deeds(core: Kept, deeds: Iterable[Deed], refusals: Mapping[str, Refusals]) -> set[str]:
-    """Every deed is at the Core once, or not at all and told to who did it; gives the marks of
-    those that were refused.
+def check_writes(
+    core: Contents, writes: Iterable[MemberWrite], refusals: Mapping[str, Refusals]
+) -> set[str]:
+    """Check that every write is at the Core once, or refused with an alert to its writer.
+
+    Returns the marks of the refused writes.
     """
     made, changed = _made(core), _changed(core)
     refused: set[str] = set()
-    for deed in deeds:
-        known = refusals[deed.member]
-        is_refused = deed.key in known.records
+    for write in writes:
+        known = refusals[write.member]
+        is_refused = write.key in known.records
         if is_refused:
-            text = known.text(deed.key)
-            assert deed.refusable, f"{deed} was refused: {text}"
-            assert deed.mark in text or (text and deed.deed in UNQUOTED), (
-                f"nobody is told of {deed}: {text}"
+            text = known.text(write.key)
+            assert write.refusable, f"{write} was refused: {text}"
+            assert write.mark in text or (text and write.action in UNQUOTED), (
+                f"no alert about {write}: {text}"
             )
-            refused.add(deed.mark)
+            refused.add(write.mark)
         if (
-            deed.refused_here
-            or not (deed.shape.makes or deed.shape.sets)
-            or _was_linked(core, deed)
+            write.refused_here
+            or not (write.shape.makes or write.shape.sets)
+            or _was_linked(core, write)
         ):
             continue
-        wanted = 0 if is_refused else deed.shape.count
-        there = _times(deed, made, changed)
-        assert there == wanted or not (deed.acknowledged or there), (
-            f"{deed} is there {there} times, refused: {is_refused}"
+        expected = 0 if is_refused else write.shape.count
+        found = _times(write, made, changed)
+        assert found == expected or not (write.acknowledged or found), (
+            f"{write} is there {found} times, refused: {is_refused}"
         )
     return refused
 
 
-def _was_linked(core: Kept, deed: Deed) -> bool:
-    """Whether a link was there already, made by another deed: then that is the one that is told."""
-    versions = core.history.get(deed.made, ()) if deed.deed == "link" else ()
-    return bool(versions) and deed.mark not in _own_text(versions[0])
+def _was_linked(core: Contents, write: MemberWrite) -> bool:
+    """True for a link that another write had made already: its id is the answer then."""
+    versions = core.history.get(write.made, ()) if write.action == "link" else ()
+    return bool(versions) and write.mark not in _own_text(versions[0])
 
 
 def _times(
-    deed: Deed,
+    write: MemberWrite,
     made: Mapping[tuple[str, str], Sequence[str]],
     changed: Counter[tuple[str, str, str]],
 ) -> int:
-    if not deed.shape.makes:
-        mark = deed.about if deed.deed == "pin" else deed.mark
-        about = deed.made if deed.deed == "pin" else deed.about
-        times = changed[about, deed.shape.sets, mark]
-        return min(times, 1) if deed.deed == "pin" else times  # pinned by both, it is pinned
-    ids = made.get((deed.shape.makes, deed.mark), ())
-    if deed.acknowledged and deed.shape.makes != "link":
-        assert set(ids) <= set(deed.made.split()), f"{deed} made {ids}"
+    if not write.shape.makes:
+        mark = write.about if write.action == "pin" else write.mark
+        about = write.made if write.action == "pin" else write.about
+        times = changed[about, write.shape.sets, mark]
+        return min(times, 1) if write.action == "pin" else times  # pinned by both, it is pinned
+    ids = made.get((write.shape.makes, write.mark), ())
+    if write.acknowledged and write.shape.makes != "link":
+        assert set(ids) <= set(write.made.split()), f"{write} made {ids}"
     return len(ids)
 
 
-class _Marks:
-    """Finds the marks in a text, whatever else it says."""
-
-    def __init__(self) -> None:
-        import re
-
-        self._pattern = re.compile(r"qz[a-z]{6}x")
-
-    def __call__(self, text: str) -> list[str]:
-        return self._pattern.findall(text)
+def marks_in(text: str) -> list[str]:
+    return MARK.findall(text)
 
 
-marks_in = _Marks()
-
-
-def _made(core: Kept) -> dict[tuple[str, str], list[str]]:
-    """Which records of a kind were made with a mark."""
+def _made(core: Contents) -> dict[tuple[str, str], list[str]]:
+    """Ids of the records that were made with a mark, by kind and mark."""
     found: dict[tuple[str, str], list[str]] = defaultdict(list)
     for number, versions in core.history.items():
         for mark in set(marks_in(_own_text(versions[0]))):
@@ -175,20 +169,20 @@ def _made(core: Kept) -> dict[tuple[str, str], list[str]]:
 
 
 def _own_text(record: Record[Any]) -> str:
-    """What a record says itself: a summary quotes others."""
+    """The record's own text: a summary quotes others."""
     body = record.body
     return to_json(
         replace(body, summary="", summary_sources=()) if isinstance(body, Thread) else body
     )
 
 
-def _changed(core: Kept) -> Counter[tuple[str, str, str]]:
-    """How often a mark, or an id, came into a field of a record."""
+def _changed(core: Contents) -> Counter[tuple[str, str, str]]:
+    """Number of times that a mark, or an id, was added to a field of a record."""
     found: Counter[tuple[str, str, str]] = Counter()
     for number, versions in core.history.items():
         for before, after in zip([None, *versions], versions, strict=False):
             for name in FIELDS:
-                new = _said(after, name) - (_said(before, name) if before else set())
+                new = _values(after, name) - (_values(before, name) if before else set())
                 found.update((number, name, mark) for mark in new)
     return found
 
@@ -197,14 +191,14 @@ FIELDS = ("review_notes", "notes", "blocked_reason", "tags", "watchers", "title"
           "pinned_threads", "resolution")  # fmt: skip
 
 
-def _said(record: Record[Any], name: str) -> set[str]:
+def _values(record: Record[Any], name: str) -> set[str]:
     value = getattr(record.body, name, "")
     return set(value) if name == "pinned_threads" else set(marks_in(repr(value)))
 
 
-def check_published(core: Kept) -> None:
-    """A draft of a comment was published once, where somebody approved it, and else not."""
-    said = Counter(
+def check_published(core: Contents) -> None:
+    """Check that a comment's draft was published once if it was approved, and never otherwise."""
+    published = Counter(
         mark
         for record in core.records.values()
         if isinstance(record.body, Comment)
@@ -214,39 +208,41 @@ def check_published(core: Kept) -> None:
     for record in core.records.values():
         if isinstance(record.body, Draft) and record.body.type == "comment":
             (mark,) = set(marks_in(record.body.body))
-            assert said[mark] == (record.body.state == "published"), (
-                f"{record.id} {record.body.state}: {said[mark]}"
+            assert published[mark] == (record.body.state == "published"), (
+                f"{record.id} {record.body.state}: {published[mark]}"
             )
 
 
 # -- the replicas
-# ------------------------------------------------------------------------------------------------------
 
 
 def check_replica(
     name: str,
-    core: Kept,
-    replica: Kept,
+    core: Contents,
+    replica: Contents,
     sees: Callable[[Record[Any]], bool],
     translated: Callable[[Record[Any]], Record[Any]],
     refused: frozenset[str],
 ) -> None:
-    """A replica has what its owner may see of the Core, word by word; besides that what it was told
-    alone, and what was refused.
+    """Check that a replica has exactly the records that its owner may see.
+
+    Alerts and refused records are its own.
     """
-    wanted = {number: translated(record) for number, record in core.records.items() if sees(record)}
-    extra = set(replica.records) - set(wanted)
-    strange = [
+    expected = {
+        number: translated(record) for number, record in core.records.items() if sees(record)
+    }
+    extra = set(replica.records) - set(expected)
+    unexpected = [
         replica.records[number]
         for number in sorted(extra)
         if not is_alert(replica.records[number]) and number not in refused
     ]
-    assert not strange, f"only {name} has {strange[:3]}"
-    missing = sorted(set(wanted) - set(replica.records))
+    assert not unexpected, f"only {name} has {unexpected[:3]}"
+    missing = sorted(set(expected) - set(replica.records))
     assert not missing, (
         f"{name} misses {len(missing)}: {[core.records[number] for number in missing[:3]]}"
     )
-    for number, record in wanted.items():
+    for number, record in expected.items():
         assert replica.records[number] == record, (
             f"{name} has {replica.records[number]}\nand the Core {record}"
         )
@@ -256,5 +252,5 @@ def is_alert(record: Record[Any]) -> bool:
     return isinstance(record.body, Notification) and record.body.type == ALERT
 
 
-def subcortexes_of(core: Kept) -> list[Record[Subcortex]]:
+def subcortexes_of(core: Contents) -> list[Record[Subcortex]]:
     return [record for record in core.records.values() if isinstance(record.body, Subcortex)]

@@ -1,4 +1,4 @@
-"""Processes that are spoken to by lines of JSON, started by the nursery and killed at any moment."""
+"""Processes that answer lines of JSON, started by a fork server and killed at any moment."""
 
 from __future__ import annotations
 
@@ -18,47 +18,47 @@ PROGRAMS = Path(__file__).parent
 SECONDS = 60.0
 
 
-class Gone(Exception):
+class ChildEnded(Exception):
     """The process ended before it answered."""
 
 
 class Child:
-    """A process of the nursery."""
+    """A process that the fork server started."""
 
     def __init__(self, pid: int, link: socket.socket) -> None:
         self.pid = pid
         self._link = link
         self._lines = link.makefile("r", encoding="utf-8")
-        self._turn = threading.Lock()
+        self._lock = threading.Lock()
 
     def ask(self, asked: dict[str, object]) -> dict:
-        """Its answer. Raises: Gone."""
-        with self._turn:
+        """Ask for an answer. Raises: ChildEnded."""
+        with self._lock:
             try:
                 self._link.sendall(json.dumps(asked).encode() + b"\n")
                 line = self._lines.readline()
             except TimeoutError:
                 raise AssertionError(f"no answer to {asked}") from None
             except (OSError, ValueError):
-                raise Gone from None
+                raise ChildEnded from None
         if not line.endswith("\n"):
-            raise Gone
+            raise ChildEnded
         return json.loads(line)
 
     def read(self) -> dict:
-        """The first thing that it says by itself. Raises: Gone."""
+        """Read the line that it writes unasked. Raises: ChildEnded."""
         line = self._lines.readline()
         if not line:
-            raise Gone
+            raise ChildEnded
         return json.loads(line)
 
     def kill(self) -> None:
-        """Kill it as it is, and see it gone."""
+        """Kill it and wait for its end."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGKILL)
-        self.gone()
+        self.wait()
 
-    def gone(self) -> None:
+    def wait(self) -> None:
         """Wait for its end."""
         deadline = time.monotonic() + SECONDS
         while True:
@@ -70,20 +70,20 @@ class Child:
             time.sleep(0.001)
 
     def close(self) -> None:
-        """Kill it and hang up."""
+        """Kill it and close the connection."""
         self.kill()
         self._lines.close()
         self._link.close()
 
 
-class Nursery:
+class ForkServer:
     """The process from which the others are forked."""
 
     def __init__(self, folder: Path) -> None:
-        """`folder` has a short name: sockets are made there."""
+        """`folder` needs a short name: sockets are made there."""
         self.folder = folder
         self._numbers = count()
-        self._turn = threading.Lock()
+        self._lock = threading.Lock()
         self._children: list[Child] = []
         environment = {
             **os.environ,
@@ -92,7 +92,7 @@ class Nursery:
             "RAYON_NUM_THREADS": "1",
         }
         self._process = subprocess.Popen(
-            [sys.executable, "-W", "error::SyntaxWarning", str(PROGRAMS / "nursery.py")],
+            [sys.executable, "-W", "error::SyntaxWarning", str(PROGRAMS / "fork_server.py")],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -101,18 +101,18 @@ class Nursery:
         )
 
     def start(self, program: str, log: Path, **asked: object) -> Child:
-        """A new process of a program, which tells people what it has to say in a log."""
-        with self._turn:
-            place = self.folder / f"s{next(self._numbers)}"
+        """Start a process of a program, with its output in a log."""
+        with self._lock:
+            address = self.folder / f"s{next(self._numbers)}"
             with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
-                listener.bind(str(place))
+                listener.bind(str(address))
                 listener.listen(1)
                 listener.settimeout(SECONDS)
                 pid = self._fork(
-                    {"program": program, "socket": str(place), "log": str(log), **asked}
+                    {"program": program, "socket": str(address), "log": str(log), **asked}
                 )
                 link, _ = listener.accept()
-            place.unlink()
+            address.unlink()
             link.settimeout(SECONDS)
             child = Child(pid, link)
             self._children.append(child)
@@ -125,7 +125,7 @@ class Nursery:
         return int(self._process.stdout.readline())
 
     def end_all(self) -> None:
-        """End those that were started."""
+        """End all processes that were started."""
         for child in self._children:
             child.close()
         self._children.clear()

@@ -1,8 +1,6 @@
-"""The same team with the real thing: each member has a cortexd that syncs, an agent that writes
-through it over MCP, and a terminal.
+"""A team whose members have a cortexd that syncs, an MCP client that writes, and a terminal.
 
-Whoever is killed here is a cortexd, a front end or a terminal; what agents don't hear of they try
-again under the same key.
+Killed are a cortexd, a front end or a terminal; agents retry an unanswered write under its key.
 """
 
 from __future__ import annotations
@@ -21,166 +19,169 @@ from pathlib import Path
 from interfaces.daemon.sandbox import CORTEX, Sandbox
 from protocol.client import Client
 from sync_faults.checks import opened
-from sync_faults.children import Child, Nursery
-from sync_faults.plan import AGENT, Deed
+from sync_faults.children import Child, ForkServer
+from sync_faults.plan import AGENT, MemberWrite
 from sync_faults.world import QUIET_SECONDS, Member, World
 
 ANSWER_SECONDS = 60.0
 SYNC_SECONDS = 0.2
 CONFIG = f"team:\n  agent_tier: 2\n  sync_seconds: {SYNC_SECONDS}\n"
-# Of agents, over MCP; else they are done as the library does them
-CALLS = ("observation", "batch", "draft", "note")
+# Actions that agents call over MCP; all others use the library
+MCP_ACTIONS = ("observation", "batch", "draft", "note")
 
 
 @dataclass
-class Desk:
-    """What a member's agent works with."""
+class AgentClient:
+    """MCP client of a member's agent, opened again when its front end was killed."""
 
     place: Sandbox
-    window: Client | None = None
-    turn: threading.Lock = field(default_factory=threading.Lock)
+    client: Client | None = None
+    lock: threading.Lock = field(default_factory=threading.Lock)
 
     def open(self) -> Client:
-        """The agent's window; a front end starts cortexd where there is none."""
-        with self.turn:
-            if self.window is not None:
-                return self.window
-            self.window = Client(
+        """The open client; its front end starts cortexd if there is none."""
+        with self.lock:
+            if self.client is not None:
+                return self.client
+            self.client = Client(
                 [*CORTEX, "mcp", "team"], env=self.place.environment(), cwd=self.place.root
             )
-            window = self.window
-        window.initialize()
-        return window
+            client = self.client
+        client.initialize()
+        return client
 
-    def kill_window(self) -> None:
-        with self.turn:
-            if self.window is not None:
-                self.window.process.kill()
+    def kill_client(self) -> None:
+        with self.lock:
+            if self.client is not None:
+                self.client.process.kill()
 
     def drop(self) -> None:
-        with self.turn:
-            window, self.window = self.window, None
-        if window is not None:
-            window.process.kill()
-            window.__exit__()
+        with self.lock:
+            client, self.client = self.client, None
+        if client is not None:
+            client.process.kill()
+            client.__exit__()
 
 
 class DaemonWorld(World):
-    """A team with cortexd."""
+    """A world whose members have a cortexd."""
 
     def __init__(
-        self, number: int, folder: Path, nursery: Nursery, url: str, tokens: dict[str, str]
+        self, number: int, folder: Path, fork_server: ForkServer, url: str, tokens: dict[str, str]
     ) -> None:
-        super().__init__(number, folder, nursery, url, tokens)
-        self.desks: dict[str, Desk] = {}
+        super().__init__(number, folder, fork_server, url, tokens)
+        self.agents: dict[str, AgentClient] = {}
         for name, member in self.members.items():
             member.skew = 0.0  # the clock of a cortexd is that of its machine
             member.home.mkdir()
             (member.home / "config.yml").write_text(CONFIG, encoding="utf-8")
             place = Sandbox(
-                member.home, nursery.folder / f"{name}{number}", folder / f"{name}-work"
+                member.home, fork_server.folder / f"{name}{number}", folder / f"{name}-work"
             )
             place.run.mkdir(mode=0o700)
             place.root.mkdir()
-            self.desks[name] = Desk(place)
+            self.agents[name] = AgentClient(place)
 
     def begin(self) -> None:
-        """As ever; then what one agent writes comes to the other member by their cortexds alone."""
+        """Begin as ever; then a write of one agent reaches the other member by their cortexds alone."""
         super().begin()
         (ada, bob), mark = self.members.values(), next(self._marks)
-        self.desks[bob.name].open()
-        seen = Deed("observation", mark, ada.name, AGENT, about=self.pools.known["thread"][0])
-        self._do(ada, seen, bob.name)
-        self.deeds.append(seen)
+        self.agents[bob.name].open()
+        observation = MemberWrite(
+            "observation", mark, ada.name, AGENT, about=self.pools.known["thread"][0]
+        )
+        self._write(ada, observation, bob.name)
+        self.writes.append(observation)
         deadline = time.monotonic() + QUIET_SECONDS
-        while not _has(bob.home, seen.made):
+        while not _has(bob.home, observation.made):
             assert time.monotonic() < deadline, "cortexd doesn't sync"
             time.sleep(0.05)
 
-    def _spoil_the_way(self) -> None:
-        """A cortexd that failed once waits for half a minute: at first it doesn't."""
+    def _set_first_faults(self) -> None:
+        """No faults at first: a cortexd whose sync failed waits for half a minute."""
 
     def _start_member(self, member: Member) -> Child:
         return self._start(member, syncs=False)
 
     def kill(self, member: Member) -> None:
-        desk = self.desks[member.name]
+        agent = self.agents[member.name]
         match random.Random(f"{self.number} {member.kills}").randrange(4):
             case 0:
                 super().kill(member)
             case 1:
-                desk.kill_window()
+                agent.kill_client()
                 member.kills += 1
             case _:
-                for pid in desk.place.cortexds():
+                for pid in agent.place.cortexds():
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(pid, signal.SIGKILL)
                     member.kills += 1
 
-    def _do(self, member: Member, deed: Deed, other: str) -> None:
-        if deed.by != AGENT or deed.deed not in CALLS:
-            super()._do(member, deed, other)
+    def _write(self, member: Member, write: MemberWrite, other: str) -> None:
+        if write.by != AGENT or write.action not in MCP_ACTIONS:
+            super()._write(member, write, other)
             return
         while True:
-            if (answer := self._call(member, deed)) is not None:
+            if (answer := self._call(member, write)) is not None:
                 break
-            if not deed.retried:
+            if not write.retried:
                 return
         if answer.get("error"):
-            deed.refused_here = answer["error"]["code"]
+            write.refused_here = answer["error"]["code"]
             return
-        told = answer["data"]
-        deed.made = " ".join(told.get("ids") or [told.get("draft_id") or told["task_id"]])
-        deed.acknowledged = True
+        data = answer["data"]
+        write.made = " ".join(data.get("ids") or [data.get("draft_id") or data["task_id"]])
+        write.acknowledged = True
 
-    def _call(self, member: Member, deed: Deed) -> dict | None:
-        """What the agent is told, None where no answer came."""
-        desk = self.desks[member.name]
-        name, arguments = call_of(deed)
+    def _call(self, member: Member, write: MemberWrite) -> dict | None:
+        """The answer that the agent gets, or None without one."""
+        agent = self.agents[member.name]
+        name, arguments = call_of(write)
         try:
-            window = desk.open()
-            asked = {"name": name, "arguments": {**arguments, "idempotency_key": deed.key}}
-            answer = window.answer(window.ask("tools/call", asked), ANSWER_SECONDS)
+            client = agent.open()
+            asked = {"name": name, "arguments": {**arguments, "idempotency_key": write.key}}
+            answer = client.answer(client.ask("tools/call", asked), ANSWER_SECONDS)
         except (AssertionError, OSError, ValueError, queue.Empty):  # killed
-            desk.drop()
+            agent.drop()
             return None
         body = json.loads(answer["result"]["content"][0]["text"])
         return None if body.get("error", {}).get("code") == "SERVER_LOST" else body
 
     def close(self) -> None:
-        for desk in self.desks.values():
-            desk.drop()
-            desk.place.end()
+        for agent in self.agents.values():
+            agent.drop()
+            agent.place.end()
         super().close()
 
 
-def _has(home: Path, number: str) -> bool:
+def _has(home: Path, record_id: str) -> bool:
     with opened(f"sqlite:///{home}") as database:
         return (
-            database.execute("SELECT 1 FROM records WHERE id = ?", (number,)).fetchone() is not None
+            database.execute("SELECT 1 FROM records WHERE id = ?", (record_id,)).fetchone()
+            is not None
         )
 
 
-def call_of(deed: Deed) -> tuple[str, dict[str, object]]:
-    """The tool that does a deed, and its arguments."""
-    match deed.deed:
+def call_of(write: MemberWrite) -> tuple[str, dict[str, object]]:
+    """The tool for a write, and its arguments."""
+    match write.action:
         case "observation":
-            one = {
-                "title": f"Limit of {deed.mark}",
-                "summary_md": f"The limit is {deed.number} ampere.",
-                "links": [deed.about],
+            observation = {
+                "title": f"Limit of {write.mark}",
+                "summary_md": f"The limit is {write.number} ampere.",
+                "links": [write.about],
             }
-            return "cortex_create_observations", {"observations": [one]}
+            return "cortex_create_observations", {"observations": [observation]}
         case "batch":
-            some = [
-                {"title": f"Cold {deed.mark}", "links": [deed.about]},
-                {"title": f"Warm {deed.mark}"},
+            observations = [
+                {"title": f"Cold {write.mark}", "links": [write.about]},
+                {"title": f"Warm {write.mark}"},
             ]
-            return "cortex_create_observations", {"observations": some}
+            return "cortex_create_observations", {"observations": observations}
         case "draft":
             return "cortex_create_draft", {
                 "draft_type": "comment",
-                "body_md": f"Say {deed.mark}.",
-                "target_ref": deed.about,
+                "body_md": f"Say {write.mark}.",
+                "target_ref": write.about,
             }
-    return "cortex_update_task", {"task_id": deed.about, "notes": deed.mark}
+    return "cortex_update_task", {"task_id": write.about, "notes": write.mark}

@@ -1,6 +1,4 @@
-"""Which deeds there are, what each leaves behind, and a seeded choice of what two members do in a
-round.
-"""
+"""Writes of two team members: the shape of each action, and a seeded plan of a round."""
 
 from __future__ import annotations
 
@@ -10,20 +8,20 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 PERSON, AGENT = "person", "agent"
-# Decided already, linked already: nothing was acknowledged
+# Decided already, linked already: not acknowledged
 LOCAL_REFUSALS = ("RECORD_CHANGED", "RECORD_INVALID")
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a deed is about and what it leaves: a record of a kind, or a mark in a field of one."""
+    """Subject and effect of an action: a new record of a kind, or a mark in a field of a record."""
 
     about: str = ""  # the pool that the record is chosen from
     makes: str = ""  # kind
     count: int = 1
     sets: str = ""  # field
     by: tuple[str, ...] = (PERSON,)
-    refusable: bool = False  # where the other one does the same, or decided already
+    refusable: bool = False  # if the other member did the same, or decided already
     weight: int = 2
 
 
@@ -55,45 +53,46 @@ SHAPES = {
     "reopen": Shape("thread", refusable=True, weight=1),
     "done with": Shape(weight=1, refusable=True),
 }
-TWO = ("supersede", "link")  # that are about two records
-# Before there is a Core
+# Actions about two records
+PAIR_ACTIONS = ("supersede", "link")
+# Actions before there is a Core
 FIRST = ("thread", "comment", "task", "secret thread", "draft", "artifact", "observation", "batch")
 
 
 @dataclass(slots=True)
-class Deed:
-    """One write of a member, and what became of it."""
+class MemberWrite:
+    """A write of a team member, and its outcome."""
 
-    deed: str
+    action: str
     mark: str
     member: str
     by: str
     about: str = ""
     and_also: str = ""
     number: int = 0
-    retried: bool = True  # where no answer came
-    dies: bool = False  # the member ends when it is written, before it says so
+    retried: bool = True  # if no answer came
+    dies: bool = False  # the member ends after the write, before its answer
     made: str = ""  # ids, once it is acknowledged
     acknowledged: bool = False
     refused_here: str = ""  # code
 
     @property
     def shape(self) -> Shape:
-        return SHAPES[self.deed]
+        return SHAPES[self.action]
 
     @property
     def refusable(self) -> bool:
-        # Where its writer may not see such
-        return self.shape.refusable or self.deed == "secret thread"
+        # Refused if its writer may not see sensitive records
+        return self.shape.refusable or self.action == "secret thread"
 
     @property
     def key(self) -> str:
         return f"key-{self.mark}"
 
-    def told(self, other: str, scope: str) -> dict[str, object]:
-        """As a member's process is told of it."""
+    def request(self, other: str, scope: str) -> dict[str, object]:
+        """The write as a member's process is asked for it."""
         return {
-            "deed": self.deed,
+            "action": self.action,
             "mark": self.mark,
             "key": self.key,
             "by": self.by,
@@ -107,66 +106,62 @@ class Deed:
 
 @dataclass(slots=True)
 class Pools:
-    """The records that a deed may be about: those that everybody knows, and those that a member
-    made since.
-    """
+    """Records that a write may be about: of earlier rounds, or of the same member and round."""
 
     known: dict[str, list[str]] = field(default_factory=dict)
-    # Of each kind one that both know, so that they meet there
+    # A record of each kind that both members know, so that they collide there
     common: dict[str, str] = field(default_factory=dict)
 
-    def add(self, deed: Deed) -> None:
-        if deed.made and deed.shape.makes and deed.deed != "secret thread":
-            self.known.setdefault(deed.shape.makes, []).extend(deed.made.split())
+    def add(self, write: MemberWrite) -> None:
+        if write.made and write.shape.makes and write.action != "secret thread":
+            self.known.setdefault(write.shape.makes, []).extend(write.made.split())
 
     def forget(self, ids: Iterable[str]) -> None:
-        """What the Core refused is nowhere."""
+        """Remove records that the Core refused."""
         gone = set(ids)
-        for kind, some in self.known.items():
-            self.known[kind] = [one for one in some if one not in gone]
+        for kind, known in self.known.items():
+            self.known[kind] = [record_id for record_id in known if record_id not in gone]
 
     def copy(self) -> Pools:
-        """What a member begins a round with."""
+        """The pools at the start of a member's round."""
         return Pools(
-            {kind: list(some) for kind, some in self.known.items()},
-            {kind: some[-1] for kind, some in self.known.items() if some},
+            {kind: list(known) for kind, known in self.known.items()},
+            {kind: known[-1] for kind, known in self.known.items() if known},
         )
 
     def choose(self, kind: str, chance: random.Random) -> str:
-        """One of the last made; often the one that the other chooses, too."""
-        some = self.known.get(kind, [])[-6:]
+        """Choose a recent record, often the one that the other member chooses, too."""
+        recent = self.known.get(kind, [])[-6:]
         if kind in self.common and chance.random() < 0.6:
             return self.common[kind]
-        return chance.choice(some) if some else ""
+        return chance.choice(recent) if recent else ""
 
 
 def mark_of(world: int, number: int) -> str:
-    """A word that nothing else says, and of which no other one is a part."""
+    """A unique word that is no part of another mark."""
     letters = string.ascii_lowercase
     parts = [letters[number // 26**place % 26] for place in range(4)]
     return f"qz{letters[world // 26 % 26]}{letters[world % 26]}{''.join(parts)}x"
 
 
-def plan_deeds(
+def plan_writes(
     chance: random.Random,
     member: str,
     marks: Iterable[str],
     count: int,
     names: Sequence[str] = tuple(SHAPES),
-) -> list[Deed]:
-    """What a member does in a round; a record is chosen when its turn comes, since the round makes
-    new ones.
-    """
+) -> list[MemberWrite]:
+    """Plan a member's round; `aim` chooses the records later, since the round makes new ones."""
     weights = [SHAPES[name].weight for name in names]
-    deeds: list[Deed] = []
+    writes: list[MemberWrite] = []
     for mark in marks:
-        if len(deeds) == count:
+        if len(writes) == count:
             break
         name = chance.choices(names, weights)[0]
         shape = SHAPES[name]
         crash = chance.random()
-        deeds.append(
-            Deed(
+        writes.append(
+            MemberWrite(
                 name,
                 mark,
                 member,
@@ -176,18 +171,19 @@ def plan_deeds(
                 dies=crash < 0.06,
             )
         )
-    return deeds
+    return writes
 
 
-def aim(deed: Deed, pools: Pools, chance: random.Random) -> bool:
-    """Choose what a deed is about; gives whether there is something."""
-    if deed.shape.about:
-        deed.about = pools.choose(deed.shape.about, chance)
-        if not deed.about:
+def aim(write: MemberWrite, pools: Pools, chance: random.Random) -> bool:
+    """Choose the records that a write is about; returns whether there are any."""
+    if write.shape.about:
+        write.about = pools.choose(write.shape.about, chance)
+        if not write.about:
             return False
-    if deed.deed in TWO:
-        others = [one for one in pools.known.get(deed.shape.about, [])[-6:] if one != deed.about]
+    if write.action in PAIR_ACTIONS:
+        recent = pools.known.get(write.shape.about, [])[-6:]
+        others = [record_id for record_id in recent if record_id != write.about]
         if not others:
             return False
-        deed.and_also = chance.choice(others)
+        write.and_also = chance.choice(others)
     return True

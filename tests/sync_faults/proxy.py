@@ -1,9 +1,7 @@
-"""What lies between a member of a team and its Core: a road on which requests and answers are lost,
-late, doubled and out of order.
+"""A proxy between a team member and the Core that loses, delays, doubles and reorders.
 
-It knows HTTP as far as where a message ends, and what passes only as bytes. Which accident happens
-to a request is drawn from a seeded die; `heal` ends all accidents, and lets what was held back
-arrive.
+It knows of HTTP only where a message ends. The accident of a request is drawn from a seeded
+generator; `heal` ends all accidents and delivers the requests that were held back.
 """
 
 from __future__ import annotations
@@ -15,22 +13,23 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
 
-SECONDS = 20.0  # that anything may take, or the test fails
-# For which a request is held back behind another one, or in a hole that swallows it
+# The most that anything may take, or the test fails
+SECONDS = 20.0
+# How long a request is held back behind another one, or before it is dropped
 HELD_SECONDS = 0.08
 LATE_SECONDS = 0.06
 PAGE = (
     b"Content-Type: text/html\r\nContent-Length: 15\r\nConnection: close\r\n\r\n<h1>wait</h1>\r\n"
 )
-# Of somebody in between
+# Answers of a gateway and of a login page in between
 GATEWAY, PORTAL = b"HTTP/1.1 502 Bad Gateway\r\n" + PAGE, b"HTTP/1.1 200 OK\r\n" + PAGE
 
 PASS, REFUSE, HOLE, CUT, HALF, LATE, SLOW = "pass", "refuse", "hole", "cut", "half", "late", "slow"
-# Delivered twice, and which answer comes back
+# Delivered twice, with the first or the second answer; the answer delivered twice
 TWICE, SECOND, ANSWER_TWICE = "twice", "second", "answer twice"
 STRAY, BEHIND, GATE, LOGIN = "stray", "behind", "gate", "login"
-# Moments at which somebody may be killed: see `Proxy.at`
-BEFORE, AFTER, TAKEN = "before", "after", "taken"
+# Moments of a request: see `Proxy.hooks`
+BEFORE, AFTER, DELIVERED = "before", "after", "delivered"
 ACCIDENTS = (
     REFUSE,
     HOLE,
@@ -47,22 +46,23 @@ ACCIDENTS = (
     LOGIN,
 )
 
-Weather = Mapping[str, float]  # accident -> how likely
+# The probability of each accident
+AccidentRates = Mapping[str, float]
 
 
 class Proxy:
-    """A listening port that leads to a server, with accidents."""
+    """A listening port that forwards to a server, with accidents."""
 
     def __init__(self, seed: object) -> None:
         self.target: tuple[str, int] = ("127.0.0.1", 0)
-        self.weather: Weather = {}
-        self.cut_off = ""  # REFUSE or HOLE: a partition, until it is healed
-        self.at: dict[
-            str, Callable[[], None]
-        ] = {}  # done once: BEFORE the server gets it, AFTER it answered, TAKEN the answer
-        self.happened: Counter[str] = Counter()
+        self.accident_rates: AccidentRates = {}
+        # REFUSE or HOLE until it is healed
+        self.partition = ""
+        # Called once: BEFORE the server has the request, AFTER its answer, DELIVERED the answer
+        self.hooks: dict[str, Callable[[], None]] = {}
+        self.accidents: Counter[str] = Counter()
         self._chance = random.Random(f"proxy {seed}")
-        self._turn = threading.Lock()
+        self._lock = threading.Lock()
         self._passed = threading.Condition()
         self._stray: list[bytes] = []
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=64)
@@ -76,9 +76,9 @@ class Proxy:
         return f"http://127.0.0.1:{self.port}"
 
     def heal(self) -> None:
-        """No accident from now on; what was lost on the way arrives first."""
-        self.weather, self.cut_off = {}, ""
-        self.at.clear()
+        """End all accidents and deliver stray requests."""
+        self.accident_rates, self.partition = {}, ""
+        self.hooks.clear()
         self._deliver_stray()
 
     def close(self) -> None:
@@ -89,7 +89,6 @@ class Proxy:
         self._accepting.join(SECONDS)
 
     # -- a connection
-    # --------------------------------------------------------------------------------------------------
 
     def _accept(self) -> None:
         while not self._ended:
@@ -98,23 +97,23 @@ class Proxy:
             except OSError:
                 return
             threading.Thread(
-                target=self._serve, args=(connection,), name="road", daemon=True
+                target=self._serve, args=(connection,), name="proxy connection", daemon=True
             ).start()
 
     def _serve(self, connection: socket.socket) -> None:
         connection.settimeout(SECONDS)
-        left = b""
+        unread = b""
         with connection, contextlib.suppress(OSError):
             while True:
-                request, left = read_message(connection, left)
+                request, unread = read_message(connection, unread)
                 if not request or not self._pass(connection, request):
                     return
 
     def _pass(self, connection: socket.socket, request: bytes) -> bool:
-        """Let one request through, or not; gives whether the connection goes on."""
+        """Forward a request, or have its accident; returns whether the connection goes on."""
         accident = self._draw()
-        with self._turn:
-            self.happened[accident] += 1
+        with self._lock:
+            self.accidents[accident] += 1
         match accident:
             case "refuse":
                 return False
@@ -125,21 +124,21 @@ class Proxy:
                 connection.sendall(GATEWAY if accident == GATE else PORTAL)
                 return False
             case "stray":
-                with self._turn:
+                with self._lock:
                     self._stray.append(request)
                 return False
             case "behind":
                 self._wait(HELD_SECONDS)
-        self._do(BEFORE)
+        self._call_hook(BEFORE)
         answers = [self._forward(request) for _ in range(2 if accident in (TWICE, SECOND) else 1)]
         with self._passed:
             self._passed.notify_all()
-        if self._do(AFTER):  # whoever was to say it can't any more
+        if self._call_hook(AFTER):  # the receiver of the answer may have been killed
             return False
-        going_on = self._answer(connection, accident, answers[accident == SECOND])
-        self._do(TAKEN)
+        goes_on = self._answer(connection, accident, answers[accident == SECOND])
+        self._call_hook(DELIVERED)
         self._deliver_stray()
-        return going_on
+        return goes_on
 
     def _answer(self, connection: socket.socket, accident: str, answer: bytes) -> bool:
         match accident:
@@ -163,41 +162,38 @@ class Proxy:
         return bool(answer)
 
     def _draw(self) -> str:
-        if self.cut_off:
-            return self.cut_off
-        with self._turn:
-            at = self._chance.random()
-        for accident, share in self.weather.items():
-            if (at := at - share) < 0:
+        if self.partition:
+            return self.partition
+        with self._lock:
+            draw = self._chance.random()
+        for accident, rate in self.accident_rates.items():
+            if (draw := draw - rate) < 0:
                 return accident
         return PASS
 
     def _wait(self, seconds: float) -> None:
-        """Until another request has passed, or so long."""
+        """Wait until another request has passed, at most so long."""
         with self._passed:
             self._passed.wait(seconds)
 
-    def _do(self, moment: str) -> bool:
-        """What is to be done at a moment; gives whether there was something."""
-        deed = self.at.pop(moment, None)
-        if deed is not None:
-            deed()
-        return deed is not None
+    def _call_hook(self, moment: str) -> bool:
+        """Call the hook of a moment, once; returns whether there was one."""
+        hook = self.hooks.pop(moment, None)
+        if hook is not None:
+            hook()
+        return hook is not None
 
     # -- the server's side
-    # ---------------------------------------------------------------------------------------------
 
     def _deliver_stray(self) -> None:
-        """What the sender has given up arrives now, after what was sent later; nobody hears the
-        answer.
-        """
-        with self._turn:
-            some, self._stray = self._stray, []
-        for request in some:
+        """Forward requests that their sender has given up, behind later ones, without an answer."""
+        with self._lock:
+            requests, self._stray = self._stray, []
+        for request in requests:
             self._forward(request)
 
     def _forward(self, request: bytes) -> bytes:
-        """The answer of the server, b"" where it has none."""
+        """Forward a request and return the answer, b"" without one."""
         try:
             with socket.create_connection(self.target, SECONDS) as server:
                 server.sendall(request)
@@ -206,20 +202,20 @@ class Proxy:
             return b""
 
 
-def read_message(connection: socket.socket, left: bytes) -> tuple[bytes, bytes]:
-    """One message of HTTP with a length or in chunks, and what came behind it; b"" at the end."""
-    while b"\r\n\r\n" not in left:
+def read_message(connection: socket.socket, unread: bytes) -> tuple[bytes, bytes]:
+    """Read an HTTP message with a length or in chunks, and the bytes behind it; b"" at the end."""
+    while b"\r\n\r\n" not in unread:
         if not (more := connection.recv(65_536)):
             return b"", b""
-        left += more
-    head, _, _ = left.partition(b"\r\n\r\n")
+        unread += more
+    head, _, _ = unread.partition(b"\r\n\r\n")
     length = len(head) + 4 + _length_of(head)
     chunked = b"transfer-encoding: chunked" in head.lower()
-    while len(left) < length or (chunked and not left.endswith(b"0\r\n\r\n")):
+    while len(unread) < length or (chunked and not unread.endswith(b"0\r\n\r\n")):
         if not (more := connection.recv(65_536)):
             return b"", b""
-        left += more
-    return (left, b"") if chunked else (left[:length], left[length:])
+        unread += more
+    return (unread, b"") if chunked else (unread[:length], unread[length:])
 
 
 def _length_of(head: bytes) -> int:

@@ -1,6 +1,4 @@
-"""A team of two and its Core: each a process with a home of its own, a road between them, and
-whoever does harm.
-"""
+"""A team of two and its Core, each a process with a home of its own, on a faulty network."""
 
 from __future__ import annotations
 
@@ -16,50 +14,51 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
-from sync_faults import proxy as road
+from sync_faults import proxy as network
 from sync_faults.checks import opened
-from sync_faults.children import Child, Gone, Nursery
-from sync_faults.plan import FIRST, LOCAL_REFUSALS, Deed, Pools, aim, mark_of, plan_deeds
+from sync_faults.children import Child, ChildEnded, ForkServer
+from sync_faults.plan import FIRST, LOCAL_REFUSALS, MemberWrite, Pools, aim, mark_of, plan_writes
 from sync_faults.proxy import ACCIDENTS, Proxy
 
 MEMBERS = ("ada", "bob")
 DAY = 86_400.0
 QUIET_SECONDS = 60.0
 PAUSE_SECONDS = 0.02
-STORMY = 2  # syncs of each before the road is mended
+# Syncs of each member before the network is healed
+UNHEALED_SYNCS = 2
 SCOPE = "lamps"
 
 
 @dataclass
 class Member:
-    """One of the team: their home, the road to the Core, and the process that works for them."""
+    """A team member: home, proxy to the Core, and process."""
 
     name: str
-    principal: str  # what the Core calls them
+    principal: str  # name at the Core
     home: Path
     proxy: Proxy
     token: str
     skew: float = 0.0  # seconds that their clock is ahead
     child: Child | None = None
     kills: int = 0
-    turn: threading.Lock = field(default_factory=threading.Lock)
+    lock: threading.Lock = field(default_factory=threading.Lock)
 
 
 def principals_of(number: int) -> dict[str, str]:
-    """Who the members of a world are at the Core: in some they are one person with two machines."""
+    """Principal of each member: in some worlds both are one person with two machines."""
     return (
         dict.fromkeys(MEMBERS, MEMBERS[0]) if number % 5 == 4 else {name: name for name in MEMBERS}
     )
 
 
 class World:
-    """All of it."""
+    """A team, its Core, the faults between them, and the writes that were tried."""
 
     def __init__(
-        self, number: int, folder: Path, nursery: Nursery, url: str, tokens: dict[str, str]
+        self, number: int, folder: Path, fork_server: ForkServer, url: str, tokens: dict[str, str]
     ) -> None:
-        """`url` is where the ledger is."""
-        self.number, self.folder, self.nursery, self.url = number, folder, nursery, url
+        """`url` is the address of the ledger."""
+        self.number, self.folder, self.fork_server, self.url = number, folder, fork_server, url
         self.chance = random.Random(f"world {number}")
         self.members = {
             name: Member(
@@ -67,25 +66,24 @@ class World:
             )
             for name, principal in principals_of(number).items()
         }
-        if number % 3 < 2:  # somebody's clock is days ahead, or behind
+        if number % 3 < 2:  # a clock is days ahead, or behind
             self.members["bob"].skew = self.chance.choice((3 * DAY, -2 * DAY, 0.5 * DAY))
         self.core: Child | None = None
         self.core_kills = self.cuts = 0
-        self.deeds: list[Deed] = []
+        self.writes: list[MemberWrite] = []
         self.refused: set[str] = set()  # marks
-        self.told: dict[str, dict] = {}  # what came of each member's last sync
+        self.outcomes: dict[str, dict] = {}  # of each member's last sync
         self.pools = Pools()
         self.scope = ""
-        self._core_turn = threading.Lock()
+        self._core_lock = threading.Lock()
         self._timers: list[threading.Timer] = []
         self._failed: list[BaseException] = []
-        self._marks = (mark_of(number, one) for one in count())
+        self._marks = (mark_of(number, place) for place in count())
 
     # -- processes
-    # -----------------------------------------------------------------------------------------------------
 
     def start_core(self) -> None:
-        self.core = self.nursery.start(
+        self.core = self.fork_server.start(
             "core", self.folder / "core.log", url=self.url, home=str(self.folder / "core")
         )
         port = urlsplit(self.core.read()["address"]).port
@@ -94,8 +92,8 @@ class World:
             member.proxy.target = ("127.0.0.1", port)
 
     def kill_core(self, away: float = 0.0) -> None:
-        """Kill the Core as it is, and start it again after a while."""
-        with self._core_turn:
+        """Kill the Core, and start it again after a while."""
+        with self._core_lock:
             assert self.core is not None
             self.core.kill()
             self.core_kills += 1
@@ -103,7 +101,7 @@ class World:
             self.start_core()
 
     def ask_core(self, path: str, body: dict[str, object]) -> str:
-        """What the Core answers to its first member, on no bad road."""
+        """Ask the Core as its first member, past the proxy."""
         member = self.members[MEMBERS[0]]
         headers = {"Authorization": f"Bearer {member.token}", "Content-Type": "application/json"}
         host, port = member.proxy.target
@@ -112,8 +110,8 @@ class World:
             return answer.read().decode()
 
     def child_of(self, member: Member) -> Child:
-        """The process of a member, started where there is none."""
-        with member.turn:
+        """The process of a member, started if there is none."""
+        with member.lock:
             if member.child is None:
                 member.child = self._start_member(member)
                 member.child.read()
@@ -124,35 +122,35 @@ class World:
 
     def _start(self, member: Member, *, syncs: bool) -> Child:
         log = self.folder / f"{member.name}.log"
-        return self.nursery.start(
+        return self.fork_server.start(
             "member", log, home=str(member.home), skew=member.skew, syncs=syncs
         )
 
     def kill(self, member: Member) -> None:
-        """Kill a member's process as it is; whoever needs it starts another one."""
-        with member.turn:
+        """Kill a member's process; the next use starts another one."""
+        with member.lock:
             child, member.child = member.child, None
         if child is not None:
             child.kill()
             member.kills += 1
 
     def ask(self, member: Member, asked: dict[str, object]) -> dict:
-        """Ask a member's process, another one where that was killed."""
+        """Ask a member's process, and another one if that was killed."""
         while True:
             child = self.child_of(member)
             try:
                 return child.ask(asked)
-            except Gone:
-                self._lost(member, child)
+            except ChildEnded:
+                self._forget(member, child)
 
-    def _lost(self, member: Member, child: Child) -> None:
-        child.gone()
-        with member.turn:
+    def _forget(self, member: Member, child: Child) -> None:
+        child.wait()
+        with member.lock:
             if member.child is child:
                 member.child = None
 
     def logs(self) -> str:
-        """What the processes said to people, the end of it."""
+        """The end of each process's output."""
         logs = sorted(self.folder.glob("*.log"))
         return "\n".join(
             f"{log.name}:\n{log.read_text('utf-8', 'replace')[-3000:]}" for log in logs
@@ -161,47 +159,44 @@ class World:
     def close(self) -> None:
         for member in self.members.values():
             member.proxy.close()
-        self.nursery.end_all()
+        self.fork_server.end_all()
 
     # -- the beginning
-    # -------------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Both have written something before there was a Core; then they join it, on a bad road,
-        and have it all there.
-        """
+        """Both members write before there is a Core; then they join it on the faulty network."""
         ada = self.members["ada"]
-        self.pools.known["subcortex"] = [self.ask(ada, {"do": self._subcortex()})["id"]]
+        self.pools.known["subcortex"] = [self.ask(ada, {"write": self._subcortex()})["id"]]
         for name, member in self.members.items():
             plan = [
-                deed
-                for one in FIRST
-                for deed in plan_deeds(self.chance, name, self._marks, 1, (one,))
+                write
+                for action in FIRST
+                for write in plan_writes(self.chance, name, self._marks, 1, (action,))
             ]
-            self._work(member, plan, self.chance)
-            self.deeds += [deed for deed in plan if deed.about or not deed.shape.about]
+            self._run_plan(member, plan, self.chance)
+            self.writes += [write for write in plan if write.about or not write.shape.about]
         self._raise_failed()
-        for deed in self.deeds:
-            self.pools.add(deed)
+        for write in self.writes:
+            self.pools.add(write)
         self.scope = SCOPE
-        self._spoil_the_way()
+        self._set_first_faults()
         for member in self.members.values():
             deadline = time.monotonic() + QUIET_SECONDS
             while self.ask(member, {"connect": member.proxy.url, "token": member.token}).get(
                 "error"
             ):
-                assert time.monotonic() < deadline, "they never join"
+                assert time.monotonic() < deadline, "a member never joins"
         self.settle()
 
-    def _spoil_the_way(self) -> None:
-        """Who joins finds the road as bad as it will be."""
+    def _set_first_faults(self) -> None:
+        """Set the faults of the network before the members join."""
         for member in self.members.values():
-            self._set_weather(member, self.chance)
-            member.proxy.cut_off = ""
+            self._set_faults(member, self.chance)
+            member.proxy.partition = ""
 
     def _subcortex(self) -> dict[str, object]:
         return {
-            "deed": "subcortex",
+            "action": "subcortex",
             "mark": next(self._marks),
             "key": "scope",
             "by": "person",
@@ -209,91 +204,98 @@ class World:
         }
 
     # -- a round
-    # -------------------------------------------------------------------------------------------------------
 
-    def play(self, chance: random.Random, count: int) -> list[Deed]:
-        """Both write while harm is done; gives what was tried."""
+    def play(self, chance: random.Random, count: int) -> list[MemberWrite]:
+        """Both members write during faults; returns the tried writes."""
         for member in self.members.values():
-            self._set_weather(member, chance)
+            self._set_faults(member, chance)
         plans = {
-            name: plan_deeds(chance, name, self._marks, chance.randrange(3, count + 1))
+            name: plan_writes(chance, name, self._marks, chance.randrange(3, count + 1))
             for name in MEMBERS
         }
-        works = [
+        writers = [
             threading.Thread(
-                target=self._work, args=(self.members[name], plan, random.Random(chance.random()))
+                target=self._run_plan,
+                args=(self.members[name], plan, random.Random(chance.random())),
             )
             for name, plan in plans.items()
         ]
-        harm = threading.Thread(target=self._harm, args=(random.Random(chance.random()),))
-        for thread in (*works, harm):
+        faults = threading.Thread(
+            target=self._inject_faults, args=(random.Random(chance.random()),)
+        )
+        for thread in (*writers, faults):
             thread.start()
-        for thread in (*works, harm):
+        for thread in (*writers, faults):
             thread.join(QUIET_SECONDS)
-            assert not thread.is_alive(), "somebody hangs"
+            assert not thread.is_alive(), "a thread hangs"
         self._raise_failed()
         done = [
-            deed for plan in plans.values() for deed in plan if deed.about or not deed.shape.about
+            write
+            for plan in plans.values()
+            for write in plan
+            if write.about or not write.shape.about
         ]
-        self.deeds += done
-        for deed in done:
-            self.pools.add(deed)
+        self.writes += done
+        for write in done:
+            self.pools.add(write)
         return done
 
     def learn(self, refused: set[str]) -> None:
-        """What the Core didn't take is nothing to write about, what it took is known to both."""
+        """Forget the records of refused writes, so that no later write is about them."""
         self.refused |= refused
         self.pools.forget(
-            one
-            for deed in self.deeds
-            if deed.mark in refused and deed.shape.makes
-            for one in deed.made.split()
+            record_id
+            for write in self.writes
+            if write.mark in refused and write.shape.makes
+            for record_id in write.made.split()
         )
 
     def _raise_failed(self) -> None:
         if self._failed:
             raise self._failed[0]
 
-    def _set_weather(self, member: Member, chance: random.Random) -> None:
-        bad = chance.sample(ACCIDENTS, 4)
-        member.proxy.weather = dict.fromkeys(bad, chance.choice((0.05, 0.1, 0.2)))
-        member.proxy.cut_off = chance.choice(("", "", road.REFUSE, road.REFUSE, road.HOLE))
+    def _set_faults(self, member: Member, chance: random.Random) -> None:
+        accidents = chance.sample(ACCIDENTS, 4)
+        member.proxy.accident_rates = dict.fromkeys(accidents, chance.choice((0.05, 0.1, 0.2)))
+        member.proxy.partition = chance.choice(
+            ("", "", network.REFUSE, network.REFUSE, network.HOLE)
+        )
 
-    def _work(self, member: Member, plan: list[Deed], chance: random.Random) -> None:
+    def _run_plan(self, member: Member, plan: list[MemberWrite], chance: random.Random) -> None:
         try:
             pools = self.pools.copy()
             other = next(name for name in MEMBERS if name != member.name)
-            for deed in plan:
-                if aim(deed, pools, chance):
-                    self._do(member, deed, other)
-                    pools.add(deed)
+            for write in plan:
+                if aim(write, pools, chance):
+                    self._write(member, write, other)
+                    pools.add(write)
                 time.sleep(chance.random() * PAUSE_SECONDS)
         except BaseException as error:
             self._failed.append(error)
 
-    def _do(self, member: Member, deed: Deed, other: str) -> None:
-        """Have a deed done, again under the same key where no answer came, or leave it at that."""
-        told: dict[str, object] = {"do": deed.told(other, self.scope)}
-        dies = deed.dies
+    def _write(self, member: Member, write: MemberWrite, other: str) -> None:
+        """Do a write, and retry it under the same key if no answer came, unless it isn't retried."""
+        request: dict[str, object] = {"write": write.request(other, self.scope)}
+        dies = write.dies
         while True:
             child = self.child_of(member)
             try:
-                answer = child.ask(told | {"dies": dies})
+                answer = child.ask(request | {"dies": dies})
                 break
-            except Gone:
-                self._lost(member, child)
+            except ChildEnded:
+                self._forget(member, child)
                 member.kills += dies
-                if not deed.retried:
+                if not write.retried:
                     return
                 dies = False
         if code := answer.get("error"):
-            assert code in LOCAL_REFUSALS, f"{deed}: {answer}"
-            deed.refused_here = code
+            assert code in LOCAL_REFUSALS, f"{write}: {answer}"
+            write.refused_here = code
             return
-        deed.made, deed.acknowledged = answer["id"], True
+        write.made, write.acknowledged = answer["id"], True
 
-    def _harm(self, chance: random.Random) -> None:
-        """Kill, cut off and let go on, at moments that nobody chose."""
+    def _inject_faults(self, chance: random.Random) -> None:
+        """Kill processes and partition the network at random moments."""
         try:
             for _ in range(chance.randrange(4)):
                 time.sleep(chance.random() * 0.15)
@@ -303,36 +305,38 @@ class World:
                         self.kill(member)
                     case 1:
                         self.kill_core(chance.random() * 0.1)
-                    case 2:  # it has written, and nobody hears of it
-                        member.proxy.at[road.AFTER] = self.kill_core
-                    case 3:  # while it is at it
-                        member.proxy.at[road.BEFORE] = partial(
+                    case 2:  # it has written, and its answer is lost
+                        member.proxy.hooks[network.AFTER] = self.kill_core
+                    case 3:  # during the write
+                        member.proxy.hooks[network.BEFORE] = partial(
                             self._soon, chance.random() * 0.01, self.kill_core
                         )
-                    case 4:  # it has been told, and perhaps written it down
-                        member.proxy.at[road.TAKEN] = partial(
+                    case 4:  # it has the answer, and perhaps stored it
+                        member.proxy.hooks[network.DELIVERED] = partial(
                             self._kill_soon, member, chance.random() * 0.01
                         )
                     case 5:
-                        member.proxy.cut_off = (
-                            "" if member.proxy.cut_off else chance.choice((road.REFUSE, road.HOLE))
+                        member.proxy.partition = (
+                            ""
+                            if member.proxy.partition
+                            else chance.choice((network.REFUSE, network.HOLE))
                         )
                     case 6:
-                        self._set_weather(member, chance)
-                    case 7:  # the Core goes on, and its connections to the database don't
-                        member.proxy.at[road.BEFORE] = partial(
+                        self._set_faults(member, chance)
+                    case 7:  # the Core goes on without its connections to the database
+                        member.proxy.hooks[network.BEFORE] = partial(
                             self._soon, chance.random() * 0.02, self._cut_database
                         )
         except BaseException as error:
             self._failed.append(error)
 
-    def _soon(self, delay: float, deed: Callable[[], None]) -> None:
-        timer = threading.Timer(delay, deed)
+    def _soon(self, delay: float, call: Callable[[], None]) -> None:
+        timer = threading.Timer(delay, call)
         self._timers.append(timer)
         timer.start()
 
     def _cut_database(self) -> None:
-        """End all connections to a PostgreSQL database; a file has none."""
+        """End all connections to a PostgreSQL database; SQLite has none."""
         if self.url.startswith("postgresql"):
             import psycopg
 
@@ -348,35 +352,32 @@ class World:
         self.kill(member)
 
     # -- quiet
-    # ---------------------------------------------------------------------------------------------------------
 
     def settle(self) -> None:
-        """Heal everything, and sync until nobody has anything to say; raises where that never
-        comes.
-        """
+        """Heal the network and sync until no member has changes; fails if that never comes."""
         for timer in self._timers:
             timer.join(QUIET_SECONDS)
         self._timers.clear()
-        self._sync_in_the_storm()
+        self._sync_unhealed()
         for member in self.members.values():
             member.proxy.heal()
-        with self._core_turn:  # whoever starts it again has done so
+        with self._core_lock:  # a killed Core has been started again
             pass
         deadline = time.monotonic() + QUIET_SECONDS
         while not self._is_quiet():
-            assert time.monotonic() < deadline, f"they are never done: {self.told}"
+            assert time.monotonic() < deadline, f"the members never settle: {self.outcomes}"
 
-    def _sync_in_the_storm(self) -> None:
-        """Nobody is cut off any more, but the road is as bad as ever."""
+    def _sync_unhealed(self) -> None:
+        """Sync without partitions, but with all other accidents."""
         for member in self.members.values():
-            member.proxy.cut_off = ""
-        for _ in range(STORMY):
+            member.proxy.partition = ""
+        for _ in range(UNHEALED_SYNCS):
             for member in self.members.values():
                 self.ask(member, {"sync": True})
 
     def _is_quiet(self) -> bool:
-        """Have both sync; gives whether nothing waits then, and both have seen the last change."""
-        self.told = {
+        """Sync both; returns whether nothing waits then, and both have seen the last change."""
+        self.outcomes = {
             name: self.ask(member, {"sync": True}) for name, member in self.members.items()
         }
         with opened(self.url) as database:
@@ -384,6 +385,6 @@ class World:
                 "SELECT value FROM counters WHERE name = 'change'"
             ).fetchone()
         return all(
-            one["waiting"] == 0 and one["cursor"].split(":")[1:2] == [str(last)]
-            for one in self.told.values()
+            outcome["waiting"] == 0 and outcome["cursor"].split(":")[1:2] == [str(last)]
+            for outcome in self.outcomes.values()
         )

@@ -1,6 +1,4 @@
-"""From collected pairs to a table's figures and file: vocabulary, numbering, held-out packages,
-rounding.
-"""
+"""Vocabulary, numbering, held-out packages, rounding and file of the trained table."""
 
 from __future__ import annotations
 
@@ -41,14 +39,14 @@ def collected(folder: Path) -> Path:
     return folder
 
 
-def test_the_same_pair_is_taken_once(tmp_path: Path):
+def test_duplicate_pair_is_collected_once(tmp_path: Path):
     pairs = encode(collected(tmp_path), choose_words(tmp_path, 100))
     assert len(pairs.package) == 7
     assert [pairs.kinds[kind] for kind in pairs.kind].count("heading") == 1
     assert pairs.languages == ["python", "markdown"]
 
 
-def test_words_of_many_packages_are_the_vocabulary_and_others_are_cut_into_them(tmp_path: Path):
+def test_vocabulary_has_words_of_many_packages_and_splits_others(tmp_path: Path):
     words = choose_words(collected(tmp_path), 100)
     assert set(words) >= {"file", "read", "path"}
     assert "writing" not in words
@@ -59,14 +57,14 @@ def test_words_of_many_packages_are_the_vocabulary_and_others_are_cut_into_them(
     assert weights[list(numbers).index(file)] == pytest.approx(2**0.5, abs=1e-3)
 
 
-def test_bags_are_taken_in_any_order(tmp_path: Path):
+def test_bags_can_be_selected_in_any_order(tmp_path: Path):
     pairs = encode(collected(tmp_path), choose_words(tmp_path, 100))
-    one, _, _ = pairs.documents.take(np.array([3]))
+    single, _, _ = pairs.documents.take(np.array([3]))
     both, _, starts = pairs.documents.take(np.array([0, 3]))
-    assert np.array_equal(both[starts[1] :], one)
+    assert np.array_equal(both[starts[1] :], single)
 
 
-def test_a_package_gives_at_most_so_many_pairs_and_none_that_are_a_benchmarks():
+def test_package_gives_a_limited_number_of_pairs_and_none_of_a_benchmark():
     text = "\n\n".join(
         f'def do_thing_{n}():\n    """Do the thing that has the number {n} now."""\n    run_the_thing({n}, {n + 1})\n    return {n} * 1000 + offset_of_thing'
         for n in range(2000)
@@ -81,19 +79,19 @@ def test_a_package_gives_at_most_so_many_pairs_and_none_that_are_a_benchmarks():
     )
 
 
-def test_findings_of_shared_files_are_kept(tmp_path: Path):
+def test_findings_of_shared_files_are_saved_and_read_back(tmp_path: Path):
     shared = Shared({("pypi/a", "b/c.py")}, Overlap([]))
     shared.write(tmp_path / "shared.txt")
     assert Shared.read(tmp_path / "shared.txt", []).found == {("pypi/a", "b/c.py")}
 
 
-def test_a_project_is_held_out_in_every_registry():
+def test_project_is_held_out_in_every_registry():
     assert is_held_out("pypi/six") == is_held_out("debian/python-six") == is_held_out("debian/six")
     held = sum(is_held_out(f"pypi/package{number}") for number in range(4000))
     assert 140 < held < 260
 
 
-def test_rounding_is_small_and_keeps_zero_rows():
+def test_quantisation_error_is_small_and_zero_rows_stay_zero():
     table = np.random.default_rng(1).standard_normal((50, 256)).astype(np.float32)
     table[3] = 0
     numbers, scales = quantise(table)
@@ -101,7 +99,7 @@ def test_rounding_is_small_and_keeps_zero_rows():
     assert not (numbers[3] * scales[3]).any()
 
 
-def test_the_file_is_the_same_each_time_and_the_embedder_reads_it(tmp_path: Path):
+def test_model_file_is_reproducible_and_readable_by_the_embedder(tmp_path: Path):
     table = np.random.default_rng(1).standard_normal((3, 256)).astype(np.float32)
     for name in ("a.npz", "b.npz"):
         write_model(tmp_path / name, "cortex-static-test", ["read", "file", "path"], table)
@@ -113,7 +111,7 @@ def test_the_file_is_the_same_each_time_and_the_embedder_reads_it(tmp_path: Path
     assert np.abs(vector - wanted).max() < 0.01
 
 
-def test_training_and_embedder_agree_on_a_texts_vector(tmp_path: Path):
+def test_training_and_embedder_give_a_text_the_same_vector(tmp_path: Path):
     words = choose_words(collected(tmp_path), 100)
     pairs = encode(tmp_path, words)
     table = np.random.default_rng(1).standard_normal((len(words), 256)).astype(np.float32)

@@ -1,4 +1,4 @@
-"""What counts as a question, and which text answers it."""
+"""Pairs of a query and the text that answers it, from source files."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def found(path: str, text: str, kind: str) -> list[tuple[str, str]]:
     return [(pair.query, pair.document) for pair in pairs_of(path, text) if pair.kind == kind]
 
 
-def test_a_docstring_asks_for_its_function_without_itself():
+def test_docstring_pairs_with_its_function_without_the_docstring():
     pairs = dict(found("settings.py", PYTHON, "doc"))
     body = pairs["Take every variable with the prefix over, without the prefix."]
     assert body.lstrip().startswith("def load_environment(self, prefix):")
@@ -70,13 +70,13 @@ def test_a_docstring_asks_for_its_function_without_itself():
     assert "def other" not in body
 
 
-def test_a_modules_docstring_asks_for_its_first_lines():
+def test_module_docstring_pairs_with_the_first_lines():
     (query, document), *_ = found("settings.py", PYTHON, "opening")
     assert query == "Reads settings from files and the environment."
     assert document.startswith("import os\nclass Settings:")
 
 
-def test_a_comment_asks_for_the_block_below_it():
+def test_comment_pairs_with_the_block_below_it():
     (query, document), *_ = found("pool.go", GO, "doc")
     assert query == "Take hands out a free connection and waits for one if all are in use."
     assert document.startswith("func (p *Pool) TakeConnection")
@@ -84,19 +84,19 @@ def test_a_comment_asks_for_the_block_below_it():
     assert "unrelated" not in document
 
 
-def test_a_name_asks_for_a_body_that_does_not_say_it():
+def test_function_name_pairs_with_its_body_without_the_name():
     pairs = dict(found("pool.go", GO, "name"))
     assert "TakeConnection" not in pairs["take connection"]
     assert "ctx.Done()" in pairs["take connection"]
 
 
-def test_a_heading_asks_for_its_section():
+def test_heading_pairs_with_its_section():
     assert [query for query, _ in found("retries.rst", RST, "heading")] == [
         "Waiting between attempts"
     ]
 
 
-def test_a_first_sentence_asks_for_the_rest():
+def test_first_sentence_pairs_with_the_rest():
     (query, document), *_ = found("retries.rst", RST, "prose")
     assert query.startswith("A failed request is sent again")
     assert "upper limit" in document
@@ -112,25 +112,25 @@ def test_a_first_sentence_asks_for_the_rest():
         "/* ---------------------------- */",
     ],
 )
-def test_a_comment_without_prose_is_no_question(comment: str):
+def test_comment_without_prose_gives_no_pair(comment: str):
     assert question_of(comment) == ""
 
 
-def test_marks_tags_and_markup_are_no_part_of_a_question():
+def test_comment_marks_tags_and_markup_are_removed_from_the_query():
     comment = (
         "/**\n * Closes the <b>channel</b> and {@code waits}.\n *\n * @param now at once\n */\n"
     )
     assert question_of(comment) == "Closes the channel and waits ."
 
 
-def test_an_elixir_heredoc_is_a_comment():
+def test_elixir_heredoc_is_a_comment():
     text = 'defmodule A do\n  @doc """\n  Splits a path into its segments and decodes each.\n  """\n  def split_path(path) do\n    path |> String.split("/") |> Enum.map(&URI.decode/1)\n  end\nend\n'
     assert [query for query, _ in found("a.ex", text, "doc")] == [
         "Splits a path into its segments and decodes each."
     ]
 
 
-def test_a_block_ends_where_the_indentation_does():
+def test_block_ends_with_its_indentation():
     text = "def a():\n    one()\n\n    two()\nthree()\n"
     assert block_at(text, 0, 40) == "def a():\n    one()\n\n    two()"
 

@@ -1,4 +1,4 @@
-"""Which archives and files may be used: licences, benchmarks by name and by lines, the list itself."""
+"""Archives and files of the training data: licences, benchmarks, and the list of archives."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_every_part_of_a_conjunction_must_be_permissive():
     assert permissive("MIT AND GPL-2.0") == ""
 
 
-def test_a_files_own_header_can_forbid_it():
+def test_licence_header_of_a_file_can_exclude_it():
     assert is_restricted("// under the terms of the GNU Lesser General Public License\nint a;")
     assert not is_restricted("// under the MIT licence\nint a;")
 
@@ -65,23 +65,23 @@ def test_a_files_own_header_can_forbid_it():
         "zod",
     ],
 )
-def test_benchmark_repositories_are_known_by_name(name: str):
+def test_benchmark_repository_is_recognised_by_its_name(name: str):
     assert is_benchmark(name)
 
 
 @pytest.mark.parametrize(
     "name", ["requests-toolbelt", "aiohttp-retry", "formatter", "stretch", "ecto1-like"]
 )
-def test_other_names_are_not_benchmarks(name: str):
+def test_other_names_are_no_benchmarks(name: str):
     assert not is_benchmark(name)
 
 
-def test_a_bundled_copy_is_known_by_its_folder():
+def test_bundled_copy_is_recognised_by_its_folder():
     assert is_bundled("top/src/nlohmann/json.hpp")
     assert not is_bundled("top/src/click/handlers.js")
 
 
-def test_a_copy_is_known_by_its_lines_under_any_name():
+def test_copy_is_recognised_by_its_lines_under_any_name():
     lines = [f"result = compute_something(value_{number}, other_{number})" for number in range(20)]
     overlap = Overlap(["\n".join(lines)])
     assert overlap.holds(
@@ -98,7 +98,7 @@ def test_a_copy_is_known_by_its_lines_under_any_name():
     )
 
 
-def test_a_list_comes_back_as_it_was_written(tmp_path: Path):
+def test_list_of_archives_is_read_back_as_written(tmp_path: Path):
     archives = [
         Archive("pypi", "b", "2", "b-2.tar.gz", "0" * 64, "MIT"),
         Archive("npm", "@a/c", "1", "c-1.tgz", "1" * 64, "ISC"),
@@ -107,7 +107,7 @@ def test_a_list_comes_back_as_it_was_written(tmp_path: Path):
     assert set(read_list(tmp_path / "list.tsv.xz")) == set(archives)
 
 
-def test_an_archive_gives_its_licence_and_its_own_readable_sources(tmp_path: Path):
+def test_archive_gives_its_licence_and_own_readable_sources(tmp_path: Path):
     files = {
         "a-1/LICENSE": MIT,
         "a-1/src/a.py": "x = 1\n" * 60,
@@ -123,7 +123,7 @@ def test_an_archive_gives_its_licence_and_its_own_readable_sources(tmp_path: Pat
     assert [path for path, _ in component.texts] == ["src/a.py"]
 
 
-def test_a_bundled_copy_needs_a_licence_of_its_own(tmp_path: Path):
+def test_bundled_copy_needs_a_licence_of_its_own(tmp_path: Path):
     code = "fn main() {}\n" * 40
     files = {
         "a-1/LICENSE": MIT,

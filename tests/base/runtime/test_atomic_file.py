@@ -15,7 +15,7 @@ def mode_of(file: Path) -> int:
     return stat.S_IMODE(file.stat().st_mode)
 
 
-def test_a_replaced_file_has_the_new_content_and_nothing_is_left_beside_it(tmp_path):
+def test_replaced_file_has_the_new_content_and_no_leftover_beside_it(tmp_path):
     file = tmp_path / "note.json"
     file.write_bytes(b"old")
     replace_file(file, b"new\r\n")
@@ -24,7 +24,7 @@ def test_a_replaced_file_has_the_new_content_and_nothing_is_left_beside_it(tmp_p
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="modes")
-def test_a_new_file_has_the_mode_that_was_asked_for_whatever_the_mask_is(tmp_path):
+def test_new_file_has_the_requested_mode_under_any_umask(tmp_path):
     before = os.umask(0o077)
     try:
         replace_file(tmp_path / "private", b"")
@@ -37,7 +37,7 @@ def test_a_new_file_has_the_mode_that_was_asked_for_whatever_the_mask_is(tmp_pat
 
 @pytest.mark.skipif(sys.platform == "win32", reason="modes")
 @pytest.mark.parametrize(("keep", "after"), [(True, 0o640), (False, 0o600)])
-def test_an_existing_file_keeps_its_mode_only_where_that_is_wanted(tmp_path, keep, after):
+def test_existing_file_keeps_its_mode_only_on_request(tmp_path, keep, after):
     file = tmp_path / "settings.yml"
     file.touch()
     file.chmod(0o640)
@@ -45,7 +45,7 @@ def test_an_existing_file_keeps_its_mode_only_where_that_is_wanted(tmp_path, kee
     assert mode_of(file) == after
 
 
-def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path):
+def test_failed_write_leaves_the_old_file_and_no_leftover(tmp_path):
     file = tmp_path / "pack.md"
     file.write_bytes(b"old")
     with pytest.raises(RuntimeError), atomic_write(file) as temporary:
@@ -55,14 +55,14 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path):
     assert os.listdir(tmp_path) == ["pack.md"]
 
 
-def test_a_folder_in_the_way_is_refused_and_stays(tmp_path):
+def test_folder_at_the_path_is_refused_and_stays(tmp_path):
     (tmp_path / "taken").mkdir()
     with pytest.raises(OSError):
         replace_file(tmp_path / "taken", b"x")
     assert os.listdir(tmp_path) == ["taken"]
 
 
-def test_a_missing_folder_is_named_with_advice(tmp_path):
+def test_missing_folder_is_a_file_error(tmp_path):
     with pytest.raises(FileError) as refused, atomic_write(tmp_path / "missing" / "pack.md"):
         pass
     assert refused.value.code == "FILE_NOT_FOUND"

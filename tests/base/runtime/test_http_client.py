@@ -1,6 +1,4 @@
-"""A request ends at its deadline, whatever the server does with its bytes, and at once when its
-connections are closed.
-"""
+"""A request ends at its deadline, and at once when its connections are closed."""
 
 from __future__ import annotations
 
@@ -19,25 +17,24 @@ import pytest
 from cortex.base.runtime.http_client import Closed, HttpConnections, HttpResponse, Late, NoAnswer
 
 SECONDS = 0.3
-SOON = 5.0  # what a deadline of SECONDS has to do with; without one it takes 10 s at least
+# The most that a request with a deadline of SECONDS takes; without one it takes 10 s at least
+SOON = 5.0
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n"
 
 Serve = Callable[..., str]
 
 
-class Listening:
-    """A server on a loopback port that does with each connection, in a thread, what a test says;
-    until the test is over.
-    """
+class Server:
+    """A loopback server that handles each connection in a thread until the test is over."""
 
     def __init__(
         self,
-        does: Callable[[socket.socket], None],
+        handle: Callable[[socket.socket], None],
         over: threading.Event,
         context: ssl.SSLContext | None,
     ):
-        self._does, self._over = does, over
+        self._handle, self._over = handle, over
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.url = f"{'https' if context else 'http'}://127.0.0.1:{self._listener.getsockname()[1]}"
         self._context = context
@@ -56,11 +53,11 @@ class Listening:
             self._threads[-1].start()
 
     def _serve(self, connection: socket.socket) -> None:
-        with suppress(OSError):  # who asked is gone
+        with suppress(OSError):  # the client is gone
             if self._context is not None:
                 connection = self._context.wrap_socket(connection, server_side=True)
             connection.recv(65536)
-            self._does(connection)
+            self._handle(connection)
         connection.close()
 
     def close(self) -> None:
@@ -78,10 +75,12 @@ def over() -> threading.Event:
 
 @pytest.fixture
 def serve(over: threading.Event) -> Iterator[Serve]:
-    servers: list[Listening] = []
+    servers: list[Server] = []
 
-    def start(does: Callable[[socket.socket], None], context: ssl.SSLContext | None = None) -> str:
-        servers.append(Listening(does, over, context))
+    def start(
+        handle: Callable[[socket.socket], None], context: ssl.SSLContext | None = None
+    ) -> str:
+        servers.append(Server(handle, over, context))
         return servers[-1].url
 
     yield start
@@ -125,16 +124,9 @@ def failure(
             b"\x1f\x8b\x08\x08" + b"x",
         ),
     ],
-    ids=[
-        "answers before the answer",
-        "a first line",
-        "a head",
-        "a body",
-        "what follows a body",
-        "a packed body",
-    ],
+    ids=["interim responses", "a first line", "a head", "a body", "trailers", "a packed body"],
 )
-def test_what_drips_is_given_up_at_the_deadline(serve, drip, first, again):
+def test_dripping_answer_is_abandoned_at_the_deadline(serve, drip, first, again):
     with closing(
         HttpConnections(serve(lambda connection: drip(connection, first, again)), max_bytes=10**6)
     ) as asked:
@@ -143,7 +135,7 @@ def test_what_drips_is_given_up_at_the_deadline(serve, drip, first, again):
     assert str(error) == "did not answer within 0.3 s"
 
 
-def test_a_server_that_reads_slowly_is_given_up_at_the_deadline(serve, over):
+def test_slow_reader_is_abandoned_at_the_deadline(serve, over):
     def read_slowly(connection: socket.socket) -> None:
         while connection.recv(262_144) and not over.wait(0.01):  # 64 MB in some 3 s
             pass
@@ -153,24 +145,24 @@ def test_a_server_that_reads_slowly_is_given_up_at_the_deadline(serve, over):
     assert isinstance(error, Late) and not error.slow and took < SOON
 
 
-def test_answers_before_the_answer_have_an_end(serve, over):
-    def tell(connection: socket.socket) -> None:
+def test_endless_interim_responses_are_an_error(serve, over):
+    def send(connection: socket.socket) -> None:
         while not over.is_set():
             connection.sendall(CONTINUE * 1_000)
 
-    with closing(HttpConnections(serve(tell), max_bytes=1_000)) as asked:
+    with closing(HttpConnections(serve(send), max_bytes=1_000)) as asked:
         error, _ = failure(asked, 60.0)
     assert not isinstance(error, Late) and "its head has more than 256 KB" in str(error)
 
 
-def test_some_answers_before_the_answer_are_passed_over(serve):
+def test_interim_responses_are_skipped(serve):
     early = b"HTTP/1.1 103 Early Hints\r\nLink: </style.css>\r\n\r\n"
     url = serve(lambda connection: connection.sendall(CONTINUE + early * 20 + HEAD + b"\r\n{}"))
     with closing(HttpConnections(url, max_bytes=1_000)) as asked:
         assert asked.ask("GET", "/", None, 20.0) == HttpResponse(200, b"{}", 0.0)
 
 
-def test_a_large_body_is_no_large_head(serve):
+def test_large_body_does_not_count_as_a_large_head(serve):
     body = b"x" * 3_000_000
     url = serve(
         lambda connection: connection.sendall(
@@ -181,8 +173,8 @@ def test_a_large_body_is_no_large_head(serve):
         assert asked.ask("GET", "/", None, 20.0).body == body
 
 
-def test_a_deadline_is_of_one_request_and_of_no_other(serve, drip, over):
-    """Neither of the next one on the same connection, nor of what another thread asks meanwhile."""
+def test_deadline_applies_to_its_own_request_only(serve, drip, over):
+    """It holds neither for the next request of the connection, nor for those of another thread."""
     late, arrived = threading.Event(), threading.Event()
 
     def answer(connection: socket.socket) -> None:
@@ -194,11 +186,11 @@ def test_a_deadline_is_of_one_request_and_of_no_other(serve, drip, over):
             connection.recv(65536)
             drip(connection, HEAD, b"X-Line: 1\r\n")
 
-    told: list[HttpResponse] = []
+    responses: list[HttpResponse] = []
     with closing(HttpConnections(serve(answer), max_bytes=1_000)) as asked:
         assert asked.ask("GET", "/", None, SECONDS * 10).body == b"{}"
         # On the same connection
-        other = threading.Thread(target=lambda: told.append(asked.ask("GET", "/", None, 20.0)))
+        other = threading.Thread(target=lambda: responses.append(asked.ask("GET", "/", None, 20.0)))
         other.start()
         assert arrived.wait(20)
         with closing(
@@ -207,19 +199,19 @@ def test_a_deadline_is_of_one_request_and_of_no_other(serve, drip, over):
             assert isinstance(failure(dripping, SECONDS)[0], Late)
         late.set()
         other.join(20)
-        assert [one.body for one in told] == [b"[]"]
+        assert [response.body for response in responses] == [b"[]"]
         error, took = failure(asked, SECONDS)
         assert isinstance(error, Late) and took < SOON
-        assert asked.ask("GET", "/", None, 20.0).body == b"{}"  # on a new one
+        assert asked.ask("GET", "/", None, 20.0).body == b"{}"  # on a new connection
 
 
-@pytest.mark.parametrize("again", [b"", b"X-Line: 1\r\n"], ids=["says nothing", "drips"])
-def test_closing_ends_what_is_asked_whatever_the_server_does(serve, drip, over, again):
-    asks_and_is_closed(serve, drip, over, again, None)
+@pytest.mark.parametrize("again", [b"", b"X-Line: 1\r\n"], ids=["silent", "drips"])
+def test_closing_connections_ends_a_running_request(serve, drip, over, again):
+    check_closing(serve, drip, over, again, None)
 
 
-@pytest.mark.skipif(shutil.which("openssl") is None, reason="nothing makes a certificate here")
-def test_over_tls_deadlines_and_closing_are_the_same(serve, drip, over, tmp_path, monkeypatch):
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl to make a certificate")
+def test_deadlines_and_closing_work_over_tls(serve, drip, over, tmp_path, monkeypatch):
     certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
     make = [
         "openssl",
@@ -251,37 +243,37 @@ def test_over_tls_deadlines_and_closing_are_the_same(serve, drip, over, tmp_path
         error, took = failure(asked, SECONDS)
     assert isinstance(error, Late) and took < SOON
     for again in (b"", b"X-Line: 1\r\n"):
-        asks_and_is_closed(serve, drip, over, again, context)
+        check_closing(serve, drip, over, again, context)
 
 
-def asks_and_is_closed(serve, drip, over, again: bytes, context: ssl.SSLContext | None) -> None:
-    arrived, told = threading.Event(), []
+def check_closing(serve, drip, over, again: bytes, context: ssl.SSLContext | None) -> None:
+    arrived, errors = threading.Event(), []
 
     def hold(connection: socket.socket) -> None:
         arrived.set()
         drip(connection, HEAD, again) if again else over.wait(20)
 
     asked = HttpConnections(serve(hold, context), max_bytes=1_000, own_certificates=True)
-    asking = threading.Thread(target=lambda: told.append(failure(asked, 60.0)[0]))
+    asking = threading.Thread(target=lambda: errors.append(failure(asked, 60.0)[0]))
     asking.start()
     assert arrived.wait(20)
     asked.close()
     asking.join(SOON)
-    assert [type(one) for one in told] == [Closed]
+    assert [type(error) for error in errors] == [Closed]
     assert isinstance(failure(asked, SECONDS)[0], Closed)
 
 
 @pytest.mark.parametrize("how", ["refused", "never"])
 @pytest.mark.skipif(sys.platform != "linux", reason="127.0.0.2, and what a full queue does")
-def test_a_name_with_an_address_that_does_not_answer_is_asked_at_the_next(serve, monkeypatch, how):
+def test_unreachable_address_falls_back_to_the_next_of_its_name(serve, monkeypatch, how):
     url = serve(lambda connection: connection.sendall(HEAD + b"\r\n{}"))
     port = int(url.rpartition(":")[2])
-    with ExitStack() as open_ones:
-        taken = open_ones.enter_context(socket.socket())
+    with ExitStack() as sockets:
+        taken = sockets.enter_context(socket.socket())
         taken.bind(("127.0.0.2", port))
-        if how == "never":  # its queue is full, and whoever else knocks hears nothing
+        if how == "never":  # its queue is full: further connections get no answer
             taken.listen(0)
-            open_ones.enter_context(socket.create_connection(("127.0.0.2", port)))
+            sockets.enter_context(socket.create_connection(("127.0.0.2", port)))
         addresses = [
             (socket.AF_INET, socket.SOCK_STREAM, 6, "", (host, port))
             for host in ("127.0.0.2", "127.0.0.1")

@@ -1,4 +1,4 @@
-"""Remembered answers: bounded by bytes and by age, the least recently used go first."""
+"""Cache of answers: bounded by bytes and age, the least recently used are evicted first."""
 
 from cortex.base.runtime.lru_cache import HIT_BYTES, PAGE_BYTES, Cache
 from cortex.base.types import Hit, Mode, Page
@@ -9,7 +9,7 @@ def page(characters: int) -> Page:
     return Page((hit,), 1, Mode.WORDS)
 
 
-def test_what_was_put_is_given_back_and_counted():
+def test_cached_page_is_returned_and_counted():
     cache = Cache(10_000, 60)
     assert cache.get("a") is None
     cache.put("a", page(10))
@@ -18,7 +18,7 @@ def test_what_was_put_is_given_back_and_counted():
     assert cache.size == PAGE_BYTES + HIT_BYTES + 20
 
 
-def test_the_least_recently_used_goes_first_and_the_size_holds():
+def test_least_recently_used_page_is_evicted_at_the_size_limit():
     cache = Cache(3 * (PAGE_BYTES + HIT_BYTES + 200), 60)
     for key in "abc":
         cache.put(key, page(100))
@@ -31,14 +31,14 @@ def test_the_least_recently_used_goes_first_and_the_size_holds():
     assert cache.size == 3 * (PAGE_BYTES + HIT_BYTES + 200)
 
 
-def test_what_is_too_old_is_forgotten():
+def test_expired_page_is_removed():
     cache = Cache(10_000, max_age_seconds=0)
     cache.put("a", page(10))
     assert cache.get("a") is None
     assert cache.size == 0
 
 
-def test_putting_again_replaces():
+def test_second_put_replaces_the_page():
     cache = Cache(10_000, 60)
     cache.put("a", page(10))
     cache.put("a", page(20))
@@ -46,7 +46,7 @@ def test_putting_again_replaces():
     assert cache.size == PAGE_BYTES + HIT_BYTES + 40
 
 
-def test_questions_without_an_answer_take_no_more_than_all_others():
+def test_empty_pages_count_with_their_query():
     cache = Cache(10 * PAGE_BYTES, 60)
     for number in range(100):
         cache.put(number, Page((), 0, Mode.WORDS), asked=PAGE_BYTES)

@@ -1,4 +1,4 @@
-"""What the files of a database tell about it, and when that isn't to be believed."""
+"""State of a database by its files, and when it must be read again."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from cortex.base.runtime.sqlite_file_state import needs_reread, state_of
 
 
-def test_the_state_differs_after_every_write_and_is_nothing_where_there_is_no_database(tmp_path):
+def test_file_state_differs_after_every_write_and_is_empty_without_database(tmp_path):
     path, link = tmp_path / "a.db", tmp_path / "link.db"
     link.symlink_to(path)
     assert state_of(path) == state_of(Path("a\0b")) == ()
@@ -26,20 +26,20 @@ def test_the_state_differs_after_every_write_and_is_nothing_where_there_is_no_da
 
 
 @pytest.mark.parametrize(
-    ("read", "now", "lacks"),
+    ("read", "now", "expected"),
     [
         (0.0, 0.5, False),  # it was read at once; not yet time for another look
         (0.0, 1.5, True),
         (1.5, 2.5, False),
         (1.5, 4.5, True),  # each look doubles the time until the next
         (9.0, 30.0, True),
-        (10.5, 1e6, False),  # long after the write: whatever it was, it can be read
-        (-3600.0, 0.5, False),  # a clock that goes wrong
+        (10.5, 1e6, False),  # long after the write
+        (-3600.0, 0.5, False),  # a clock that was set back
         (-3600.0, 1.5, True),
     ],
 )
-def test_what_was_read_shortly_after_a_write_is_read_again_until_it_is_settled(read, now, lacks):
+def test_state_read_shortly_after_a_write_is_reread_until_settled(read, now, expected):
     written = 1_700_000_000
     state = (1, (written - 50) * 10**9, 4096, 2, written * 10**9, 12)
-    assert needs_reread(state, written + read, written + now) is lacks
+    assert needs_reread(state, written + read, written + now) is expected
     assert not needs_reread((), written, written + now)

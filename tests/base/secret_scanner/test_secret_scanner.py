@@ -1,101 +1,31 @@
-"""Secrets are found and taken out; what only looks like one, or speaks of one, is left alone.
-
-No example stands here in one piece, so that no scanner of secrets stops at this file.
-"""
+"""Secrets are found and redacted; text that only looks like one, or is about one, stays."""
 
 from __future__ import annotations
 
 import base64
 import itertools
-import json
 import random
 import re
-import string
 
 import pytest
 import regex
 from hypothesis import given
 from hypothesis import strategies as st
 
+from base.secret_scanner.examples import HEX, KEYS, LETTERS, found, made, token
 from cortex.base import secret_scanner
 from cortex.base.secret_scanner import find_leaks, keys, named, redact, values
 
-LETTERS = string.ascii_letters + string.digits
-HEX = "0123456789abcdef"
-SAFE = LETTERS + "_-"
-
-
-def made(size: int, alphabet: str = LETTERS, seed: int = 7) -> str:
-    """What a machine would make: the same for the same seed."""
-    chance = random.Random(f"{size}{alphabet}{seed}")
-    return "".join(chance.choice(alphabet) for _ in range(size))
-
-
-def token(*parts: object) -> str:
-    """A JSON web token of these parts and a signature."""
-    encoded = [
-        base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in parts
-    ]
-    return ".".join([*encoded, made(43, SAFE)])
-
-
-KEYS = {
-    "AWS key": ["AKIA" + made(16, "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"), "ASIA" + made(16, "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567")],
-    "GitHub token": [
-        *(f"gh{kind}_" + made(36) for kind in "pousr"),
-        "github_pat_" + made(22) + "_" + made(59),
-        "ghs_" + token({"alg": "RS256"}, {"iss": 1, "n": made(60)}),
-    ],
-    "GitLab token": ["glpat-" + made(20, SAFE), "gldt-" + made(20), "glrt-t1_" + made(27) + ".01." + made(9), "glptt-" + made(40, HEX)],
-    "Slack token": [
-        "xoxb-" + "-".join([made(12, "123456789"), made(12, "123456789"), made(24)]),
-        "xoxe.xoxp-1-" + made(160),
-        "xapp-1-A" + made(10, string.ascii_uppercase) + "-" + made(12, "123456789") + "-" + made(64, HEX),
-    ],
-    "Slack webhook": ["hooks.slack.com/services/T" + made(8) + "/B" + made(8) + "/" + made(24)],
-    "Stripe key": ["sk_live_" + made(24), "rk_live_" + made(99), "whsec_" + made(32)],
-    "OpenAI key": ["sk-" + made(20) + "T3Blbk" + "FJ" + made(20), "sk-proj-" + made(120, SAFE), "sk-svcacct-" + made(80, SAFE)],
-    "Anthropic key": ["sk-ant-api03-" + made(93, SAFE) + "AA", "sk-ant-oat01-" + made(93, SAFE) + "AA"],
-    "OpenRouter key": ["sk-or-v1-" + made(64, HEX)],
-    "Google key": ["AIza" + made(35, SAFE)],
-    "Google token": ["ya29." + made(120, SAFE)],
-    "Google client secret": ["GOCSPX-" + made(28, SAFE)],
-    "npm token": ["npm_" + made(36)],
-    "PyPI token": ["pypi-AgEI" + "cHlwaS5vcmc" + made(120, SAFE)],
-    "Docker token": ["dckr_pat_" + made(27, SAFE)],
-    "Hugging Face token": ["hf_" + made(34, string.ascii_letters)],
-    "Groq key": ["gsk_" + made(52)],
-    "Azure key": [made(3) + "8Q~" + made(34), "AccountKey=" + made(86, LETTERS + "+/") + "==", "SharedAccessKey=" + made(43) + "="],
-    "Databricks token": ["dapi" + made(32, HEX)],
-    "DigitalOcean token": ["dop_v1_" + made(64, HEX)],
-    "Discord token": [base64.b64encode(b"123456789012345678").decode() + "." + made(6, SAFE) + "." + made(38, SAFE)],
-    "Discord webhook": ["discord.com/api/webhooks/" + made(18, "123456789") + "/" + made(68, SAFE)],
-    "Telegram token": [made(10, "123456789") + ":AA" + made(33, SAFE)],
-    "Twilio key": ["SK" + made(32, HEX)],
-    "SendGrid key": ["SG." + made(22, SAFE) + "." + made(43, SAFE)],
-    "Shopify token": ["shpat_" + made(32, HEX)],
-    "Mailgun key": ["key-" + made(32, HEX)],
-    "Linear key": ["lin_api_" + made(40)],
-    "Notion token": ["ntn_" + made(11, "0123456789") + made(35), "secret_" + made(43)],
-    "Vault token": ["hvs." + made(95, SAFE)],
-    "Supabase key": ["sbp_" + made(40, HEX), "sb_secret_" + made(31, SAFE)],
-    "Fly token": ["fo1_" + made(43, SAFE), "FlyV1 fm2_" + made(300, LETTERS + "+/")],
-    "Cloudflare token": ["cfut_" + made(48)],
-    "Cloudflare key": ["v1.0-" + made(24, HEX) + "-" + made(146, HEX)],
-    "Cortex token": ["ctx_" + made(12, HEX) + "_" + made(43, SAFE)],
-    "JSON web token": [token({"alg": "HS256", "typ": "JWT"}, {"sub": "42", "exp": 1767225600})],
-    "private key": ["AGE-SECRET-KEY-1" + made(58, "QPZRY9X8GF2TVDW0S3JN54KHCE6MUA7L")],
-}  # fmt: skip
 SECRETS = [(name, key) for name, keys in KEYS.items() for key in keys]
 
 
 def body_of(key: str) -> str:
-    """What must not be left of a key: all behind the name that it may stand beside."""
+    """The secret part of a key, without the name before it."""
     return re.sub(r"^(?:AccountKey=|SharedAccessKey=|FlyV1 )", "", key)
 
 
 @pytest.mark.parametrize(("name", "key"), SECRETS)
-def test_keys_of_known_shape_are_found_wherever_they_stand(name: str, key: str) -> None:
+def test_key_of_known_shape_is_found_in_any_context(name: str, key: str) -> None:
     for text in (
         key,
         f"use {key}, then go on.",
@@ -111,19 +41,19 @@ def test_keys_of_known_shape_are_found_wherever_they_stand(name: str, key: str) 
         assert find_leaks(clean) == []
 
 
-WORDS = ("key-", "secret_", "sk-" + made(20))  # what begins a name as well
+WORDS = ("key-", "secret_", "sk-" + made(20))  # names begin with these, too
 
 
 @pytest.mark.parametrize(
     ("name", "key"),
     [secret for secret in SECRETS if not secret[1].startswith((*WORDS, "FlyV1", "Acc", "Sha"))],
 )
-def test_keys_of_known_shape_are_found_behind_the_beginning_of_a_name(name: str, key: str) -> None:
+def test_key_of_known_shape_is_found_after_a_name_prefix(name: str, key: str) -> None:
     for before in ("thread_", "x-", "obs__", "--"):
         assert redact(f"see {before}{key}.") == (f"see {before}[redacted: {name}].", (name,))
 
 
-def test_a_key_that_begins_with_a_word_of_its_own_is_one_only_where_that_begins() -> None:
+def test_key_with_a_common_word_as_prefix_must_begin_a_word() -> None:
     assert redact("thread_" + KEYS["OpenAI key"][0])[1] == ("OpenAI key",)
     for name in (
         "messages-sk-" + made(32, HEX),
@@ -141,9 +71,9 @@ def test_the_text_around_a_secret_stays() -> None:
     )
 
 
-def test_each_name_is_told_once_and_each_place_is_redacted() -> None:
-    one, two, other = "ghp_" + made(36, seed=1), "gho_" + made(36, seed=2), "npm_" + made(36)
-    clean, names = redact(f"{one} {other} {two}")
+def test_each_kind_is_named_once_and_each_place_is_redacted() -> None:
+    first, second, other = "ghp_" + made(36, seed=1), "gho_" + made(36, seed=2), "npm_" + made(36)
+    clean, names = redact(f"{first} {other} {second}")
     assert clean == "[redacted: GitHub token] [redacted: npm token] [redacted: GitHub token]"
     assert names == ("GitHub token", "npm token")
 
@@ -166,7 +96,7 @@ VALUE = made(24)
         "passwd = 'Tr0ub4" + "dor&3'",
     ],
 )
-def test_a_password_beside_its_name_is_found(text: str) -> None:
+def test_password_next_to_its_name_is_found(text: str) -> None:
     clean, names = redact(text)
     assert names == ("password",)
     assert find_leaks(clean) == []
@@ -183,7 +113,7 @@ def test_a_password_beside_its_name_is_found(text: str) -> None:
         f"SECRET_KEY = '{made(50, LETTERS + '!@#%^&*+')}'",
     ],
 )
-def test_other_secrets_beside_their_names_are_found(text: str) -> None:
+def test_secret_next_to_its_name_is_found(text: str) -> None:
     assert redact(text)[1] == ("secret",)
 
 
@@ -200,7 +130,7 @@ UUID = "-".join([made(8, HEX), made(4, HEX), "4" + made(3, HEX), "a" + made(3, H
         "api-key: " + UUID.upper(),
     ],
 )
-def test_a_uuid_is_a_secret_where_its_name_can_mean_nothing_else(text: str) -> None:
+def test_uuid_is_a_secret_only_next_to_an_unambiguous_name(text: str) -> None:
     assert redact(text)[1] == ("secret",)
     assert find_leaks(f"tenant_id: {UUID}, token: {UUID}, secret: {UUID}") == []
 
@@ -264,11 +194,11 @@ def test_secrets_are_found_in_elements_options_calls_and_blocks(text: str, secre
         "AKIAIOSFODNN7" + "EXAMPLE and " + AWS_SECRET,
     ],
 )
-def test_templates_and_names_in_these_places_are_no_secrets(text: str) -> None:
+def test_templates_and_names_in_elements_options_and_calls_are_no_secrets(text: str) -> None:
     assert find_leaks(text) == []
 
 
-def test_near_an_aws_key_only_what_looks_like_its_secret_is_taken() -> None:
+def test_only_a_value_shaped_like_its_secret_is_taken_near_an_aws_key() -> None:
     for other in (
         made(40, HEX),
         "src/cortex/engine/store/content/index/abc",
@@ -279,7 +209,7 @@ def test_near_an_aws_key_only_what_looks_like_its_secret_is_taken() -> None:
         assert redact(f"{AWS_ID} {other}")[0] == f"[redacted: AWS key] {other}"
 
 
-def test_a_secret_of_an_aws_key_is_found_behind_the_pair_of_an_example() -> None:
+def test_aws_secret_is_found_after_an_example_pair() -> None:
     example = (
         "aws_access_key_id = AKIAIOSFODNN7"
         + "EXAMPLE\naws_secret_access_key = wJalrXUtnFEMI/EXAMPLEKEY\n"
@@ -292,11 +222,11 @@ def test_a_secret_of_an_aws_key_is_found_behind_the_pair_of_an_example() -> None
         assert AWS_SECRET not in redact(example + text.format(AWS_SECRET))[0]
 
 
-def test_a_password_is_one_whatever_is_done_with_it() -> None:
+def test_password_is_found_after_a_verb_in_its_name() -> None:
     assert redact(f"update_password={VALUE}")[1] == ("password",)
 
 
-def test_a_block_of_several_lines_is_redacted_to_its_end() -> None:
+def test_multi_line_block_is_redacted_to_its_end() -> None:
     block = "\n".join(
         [
             "token: >-",
@@ -336,7 +266,7 @@ NAMES = (
 )
 
 
-def test_hardly_any_random_password_is_missed() -> None:
+def test_at_most_two_percent_of_random_passwords_are_missed() -> None:
     chance = random.Random(11)
     missed = []
     for name, style, size in itertools.product(NAMES, STYLES, [12, 13, 14, 15, 16] * 6):
@@ -356,7 +286,7 @@ SAMPLE = ".".join(
 )
 
 
-def test_only_the_sample_token_of_everybody_is_no_secret() -> None:
+def test_only_the_well_known_sample_token_is_no_secret() -> None:
     assert find_leaks(f"see {SAMPLE}; token: {SAMPLE}") == []
     assert redact(f"see {SAMPLE[:-3]}w5d")[1] == ("JSON web token",)
     assert redact(token({"alg": "HS256"}, {"sub": "1234567890", "name": "John Doe"}))[1] == (
@@ -364,7 +294,7 @@ def test_only_the_sample_token_of_everybody_is_no_secret() -> None:
     )
 
 
-def test_the_id_of_a_private_key_is_found() -> None:
+def test_private_key_id_is_found() -> None:
     number = made(40, HEX)
     for text in (f'"private_key_id": "{number}"', f"private_key_id = {number}"):
         assert redact(text) == (
@@ -375,7 +305,7 @@ def test_the_id_of_a_private_key_is_found() -> None:
 
 
 @pytest.mark.parametrize("width", [0, 64, 76])
-def test_a_private_key_in_base64_is_taken_out_and_a_certificate_stays(width: int) -> None:
+def test_private_key_in_base64_is_redacted_and_a_certificate_stays(width: int) -> None:
     def encoded(kind: str) -> str:
         lines = [made(64, LETTERS + "+/", seed) for seed in range(12)]
         pem = "\n".join([f"-----BEGIN {kind}-----", *lines, f"-----END {kind}-----", ""])
@@ -395,7 +325,7 @@ BLOCK = "\n".join(["-----BEGIN PRIVATE KEY-----", *[made(64)] * 8, "-----END PRI
 
 
 @pytest.mark.parametrize(
-    ("text", "is_one"),
+    ("text", "expected"),
     [
         (BLOCK, True),
         (f"# of the test server\n{BLOCK[:-26]}", True),
@@ -403,14 +333,41 @@ BLOCK = "\n".join(["-----BEGIN PRIVATE KEY-----", *[made(64)] * 8, "-----END PRI
         ("no key at all", False),
     ],
 )
-def test_a_text_is_a_key_where_it_is_hardly_anything_else(text: str, is_one: bool) -> None:
+def test_text_is_a_key_if_it_has_hardly_anything_else(text: str, expected: bool) -> None:
     certificate = "\n".join(
         ["-----BEGIN CERTIFICATE-----", *[made(64)] * 20, "-----END CERTIFICATE-----"]
     )
-    assert secret_scanner.is_key(text) is secret_scanner.is_key(f"{certificate}\n{text}") is is_one
+    assert (
+        secret_scanner.is_key(text) is secret_scanner.is_key(f"{certificate}\n{text}") is expected
+    )
 
 
-def test_each_line_of_a_key_is_redacted_by_itself() -> None:
+@pytest.mark.parametrize(("beside", "expected"), [(0, True), (150, True), (201, False)])
+def test_text_is_a_key_with_at_most_200_characters_beside_it(beside: int, expected: bool):
+    assert secret_scanner.is_key(f"{'x ' * beside}\n{BLOCK}") is expected
+
+
+def test_text_without_a_key_is_no_key():
+    assert secret_scanner.is_key("") is False
+    assert secret_scanner.is_key("no key") is False
+
+
+def test_each_line_of_a_secret_is_marked_without_surrounding_white_space():
+    text = "a: |\n" + "\n".join(f"    {line}  " for line in BLOCK.split("\n")) + "\nb: 1\n"
+    leaks = secret_scanner.find_leaks_by_line(text)
+    assert [text[leak.start : leak.end] for leak in leaks] == BLOCK.split("\n")
+    assert {leak.name for leak in leaks} == {"private key"}
+
+
+def test_overlapping_secrets_are_merged():
+    key = "ghp_" + made(36)
+    for text in (f"password={key}", f"https://shop:{key}@shop.org/x", f'token: "{key}"'):
+        (leak,) = find_leaks(text)
+        assert text[leak.start : leak.end] == key
+    assert found(f"{key} and {key[::-1]} and password: {AWS_SECRET}") == [key, AWS_SECRET]
+
+
+def test_each_line_of_a_key_is_redacted_separately() -> None:
     lines = [
         "before",
         "-----BEGIN PRIVATE KEY-----",
@@ -454,7 +411,7 @@ def test_secrets_in_headers_connections_and_aws_files_are_found() -> None:
         ("amqp://worker:correct" + "horse@mq.acme.io", "correct" + "horse"),
     ],
 )
-def test_a_password_in_an_address_is_found_and_the_address_stays(text: str, password: str) -> None:
+def test_password_in_an_address_is_redacted_and_the_address_stays(text: str, password: str) -> None:
     clean, names = redact(f"connects to {text} at night")
     assert names == ("password in an address",)
     assert (
@@ -467,7 +424,7 @@ def test_a_password_in_an_address_is_found_and_the_address_stays(text: str, pass
     "kind", ["RSA PRIVATE KEY", "PRIVATE KEY", "OPENSSH PRIVATE KEY", "PGP PRIVATE KEY BLOCK"]
 )
 @pytest.mark.parametrize("line_end", ["\n", "\\n", "\r\n"])
-def test_a_whole_private_key_is_taken_out(kind: str, line_end: str) -> None:
+def test_whole_private_key_is_redacted(kind: str, line_end: str) -> None:
     lines = [made(64, LETTERS + "+/", seed) for seed in range(20)]
     block = line_end.join([f"-----BEGIN {kind}-----", *lines, f"-----END {kind}-----"])
     assert redact(f"before {block} after") == (
@@ -476,7 +433,7 @@ def test_a_whole_private_key_is_taken_out(kind: str, line_end: str) -> None:
     )
 
 
-def test_a_private_key_that_is_cut_off_is_taken_out_as_far_as_it_goes() -> None:
+def test_cut_off_private_key_is_redacted_to_its_end() -> None:
     lines = [made(64, LETTERS + "+/", seed) for seed in range(20)]
     cut = "\n".join(["-----BEGIN PRIVATE KEY-----", *lines])
     assert redact(f"{cut}\n\nIt ended here.")[0] == "[redacted: private key]\n\nIt ended here."
@@ -557,14 +514,14 @@ def test_prose_hashes_and_names_are_no_secrets(text: str) -> None:
         st.one_of(st.text(max_size=40), st.sampled_from([key for _, key in SECRETS])), max_size=6
     )
 )
-def test_whatever_the_text_redacting_leaves_no_key_of_known_shape(parts: list[str]) -> None:
+def test_redacting_any_text_leaves_no_key_of_known_shape(parts: list[str]) -> None:
     clean, names = redact(" ".join(parts))
     for _name, key in SECRETS:
         if key in parts:
             assert body_of(key) not in clean
             assert names
     found = find_leaks(" ".join(parts))
-    assert all(one.end <= two.start for one, two in itertools.pairwise(found))
+    assert all(before.end <= after.start for before, after in itertools.pairwise(found))
 
 
 PATTERNS = {
@@ -580,20 +537,17 @@ PATTERNS = {
     },
     **dict(keys._OTHER_KEYS),
 }
-MAX_STEPS = 150_000  # for one attempt at one place: the longest private key, counted generously
+# Of an attempt at one position: the longest private key, counted generously
+MAX_STEPS = 150_000
 
 
 def steps(tree: re._parser.SubPattern) -> int:
-    """How many characters one attempt looks at, at most; fails where it could come back and try
-    again.
-    """
+    """The most characters that an attempt reads; fails for a pattern that could backtrack."""
     total = 0
     for kind, value in tree:
         match str(kind), value:
             case (("MAX_REPEAT" | "MIN_REPEAT"), (least, most, inner)):
-                assert least == most or (most <= 3 and steps(inner) <= 110), (
-                    "it may give back what it took"
-                )
+                assert least == most or (most <= 3 and steps(inner) <= 110), "it may backtrack"
                 total += most * steps(inner)
             case "POSSESSIVE_REPEAT", (_, most, inner):
                 assert most < 50_000, "it has no end"
@@ -610,7 +564,7 @@ def steps(tree: re._parser.SubPattern) -> int:
 
 
 @pytest.mark.parametrize("name", PATTERNS)
-def test_no_pattern_can_come_back_to_what_it_has_read(name: str) -> None:
+def test_no_pattern_can_backtrack(name: str) -> None:
     pattern = PATTERNS[name]
     assert steps(re._parser.parse(pattern.pattern, pattern.flags)) <= MAX_STEPS
 
@@ -624,6 +578,6 @@ def test_no_pattern_can_come_back_to_what_it_has_read(name: str) -> None:
         "Bearer ", "--token=", "LS0tLS1CRUdJTi", "api_key=", "client_secret: ", "private_key_id=", "::accesskey", "MTIz.", "1234567890:AA", "client-key-data: LS0tLS1", "-eyJ", "_ghs_a", "curl -u a:bbbbbb ", "-u", "<password>", "<token a", "token: |\n aaaaaaaaa\n", "'token', 'aaaaaaaa", "--a-b-token ", f"{AWS_ID} ", "PuTTY-User-Key-File-Private-Lines: 8 ", "glpat-.a",
     ],
 )  # fmt: skip
-def test_long_texts_made_to_slow_it_down_are_read_to_the_end(unit: str) -> None:
+def test_long_adversarial_text_is_scanned_in_time(unit: str) -> None:
     text = unit * (300_000 // len(unit))
     assert all(0 <= leak.start < leak.end <= len(text) for leak in find_leaks(text))

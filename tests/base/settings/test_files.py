@@ -32,7 +32,7 @@ VALUES = {
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(some.sampled_from(KEYS).flatmap(lambda key: some.tuples(some.just(key), VALUES[key.kind])))
-def test_what_was_set_is_what_is_read(tmp_path: Path, pair: tuple[Key, object]) -> None:
+def test_written_setting_is_read_back(tmp_path: Path, pair: tuple[Key, object]) -> None:
     key, value = pair
     try:
         new = load(None, environment={}, user_home=tmp_path).check(key, value, project=None)
@@ -52,7 +52,7 @@ def test_every_default_is_written_and_read_back(tmp_path: Path, key: Key) -> Non
 
 @pytest.mark.skipif(os.name == "nt", reason="folders have no such modes there")
 @pytest.mark.parametrize("private", [True, False])
-def test_the_folders_of_a_new_file_are_private(tmp_path: Path, private: bool) -> None:
+def test_folders_of_a_new_settings_file_are_private(tmp_path: Path, private: bool) -> None:
     write_setting(
         tmp_path / "home" / "profiles" / "config.yml", KEYS[0], KEYS[0].default, private=private
     )
@@ -60,7 +60,7 @@ def test_the_folders_of_a_new_file_are_private(tmp_path: Path, private: bool) ->
     assert (tmp_path / "home" / "profiles").stat().st_mode & 0o777 == 0o700
 
 
-def test_one_key_set_leaves_the_others_as_they_are(tmp_path: Path) -> None:
+def test_writing_a_key_leaves_the_others_unchanged(tmp_path: Path) -> None:
     file = tmp_path / "config.yml"
     some_keys = KEYS[::4]
     for key in some_keys:
@@ -68,7 +68,7 @@ def test_one_key_set_leaves_the_others_as_they_are(tmp_path: Path) -> None:
     assert [read_setting(file, key) for key in some_keys] == [key.default for key in some_keys]
 
 
-def test_a_dotted_key_is_changed_where_it_stands(tmp_path: Path) -> None:
+def test_dotted_key_is_changed_in_place(tmp_path: Path) -> None:
     file = tmp_path / "config.yml"
     file.write_text("workspace.max_files: 3  # few\n", encoding="utf-8")
     key = next(key for key in KEYS if key.name == "workspace.maxFiles")

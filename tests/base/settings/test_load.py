@@ -1,4 +1,4 @@
-"""Where values come from, which counts, and what is said about the rest."""
+"""Origins of settings, their precedence, and the warnings about bad values."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from cortex.base.settings import KEYS, Settings, environment, find_conduit, load
 from cortex.base.settings import load as load_settings
 
 
-class Place:
-    """A person's home and a project, with files as a test writes them."""
+class HomeAndProject:
+    """A person's home and a project, with the files that a test writes."""
 
     def __init__(self, folder: Path) -> None:
         self.user, self.root = folder / "user", folder / "project"
@@ -43,11 +43,11 @@ class Place:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(tmp_path)
+def place(tmp_path: Path) -> HomeAndProject:
+    return HomeAndProject(tmp_path)
 
 
-def test_without_anything_every_value_is_its_default(place: Place) -> None:
+def test_every_setting_has_its_default_without_files_and_variables(place: HomeAndProject) -> None:
     settings = place.load()
     assert settings.warnings == ()
     assert {key.name: settings.value(key.name) for key in KEYS} == {
@@ -58,7 +58,7 @@ def test_without_anything_every_value_is_its_default(place: Place) -> None:
     assert settings.limits.processing.index_timeout == 1800.0
 
 
-def test_each_origin_counts_before_the_ones_below_it(place: Place) -> None:
+def test_origins_of_settings_have_their_order_of_precedence(place: HomeAndProject) -> None:
     seen = [place.load().origin("indexing.chunkSize")]
     files = [place.home_file, ".cortex/config.yml", "codeindex.config.json", ".cortex/config.json"]
     for number, file in enumerate(files, start=1):
@@ -84,7 +84,7 @@ def test_each_origin_counts_before_the_ones_below_it(place: Place) -> None:
     assert len(set(seen)) == 5
 
 
-def test_the_document_keys_of_conduit_lie_below_the_home_file(place: Place) -> None:
+def test_home_file_wins_over_the_document_keys_of_conduit(place: HomeAndProject) -> None:
     conduit = place.write(
         place.user / ".conduit" / "conduit.yaml",
         "kb:\n  rag: {min_score: 0.2, mmr_lambda: 0.6, reranker: x}\nai: {provider: x}\nworkspace: {maxFiles: 3}\n",
@@ -103,7 +103,7 @@ def test_the_document_keys_of_conduit_lie_below_the_home_file(place: Place) -> N
     assert place.load().kb.rag.min_score == 0.4
 
 
-def test_conduit_home_says_where_its_file_is(place: Place) -> None:
+def test_conduit_home_is_the_folder_of_its_file(place: HomeAndProject) -> None:
     place.write(place.user / "elsewhere" / "conduit.yaml", "mcp: {kb: {search: {max_limit: 9}}}")
     place.variables["CONDUIT_HOME"] = "~/elsewhere"
     settings = place.load()
@@ -113,7 +113,7 @@ def test_conduit_home_says_where_its_file_is(place: Place) -> None:
     assert find_conduit({}, place.user) == place.user / ".conduit"
 
 
-def test_the_variables_of_conduit_count_over_every_file(place: Place) -> None:
+def test_variables_of_conduit_win_over_every_file(place: HomeAndProject) -> None:
     place.write(
         place.home_file,
         {"mcp": {"kb": {"search": {"max_limit": 9}, "logging": {"level": "error"}}}},
@@ -127,9 +127,7 @@ def test_the_variables_of_conduit_count_over_every_file(place: Place) -> None:
         place.load()
 
 
-def test_a_wrong_value_in_the_file_of_conduit_is_a_warning_and_the_default_counts(
-    place: Place,
-) -> None:
+def test_bad_value_in_the_conduit_file_is_a_warning_with_the_default(place: HomeAndProject) -> None:
     place.write(
         place.user / ".conduit" / "conduit.yaml",
         "mcp: {kb: {search: {default_mode: magic}}}\nkb: 3\n",
@@ -139,12 +137,12 @@ def test_a_wrong_value_in_the_file_of_conduit_is_a_warning_and_the_default_count
     assert len(settings.warnings) == 2
 
 
-def test_a_flag_that_was_not_given_leaves_the_value_alone(place: Place) -> None:
+def test_absent_flag_leaves_the_value_unchanged(place: HomeAndProject) -> None:
     assert place.load(workspace__paths=None).origin("workspace.paths") == "default"
     assert place.load(workspace__paths=["x"]).origin("workspace.paths") == "flag --workspace"
 
 
-def test_both_spellings_are_read_everywhere(place: Place) -> None:
+def test_camel_case_and_snake_case_keys_are_read_everywhere(place: HomeAndProject) -> None:
     place.write(
         "codeindex.config.json",
         {"$schema": "x", "workspace": {"max_files": 10}, "limits": {"disk": {"logs": 5}}},
@@ -160,7 +158,7 @@ def test_both_spellings_are_read_everywhere(place: Place) -> None:
     assert settings.warnings == ()
 
 
-def test_the_ignored_paths_of_chunk_files_join_the_excluded_patterns(place: Place) -> None:
+def test_ignored_paths_of_chunk_files_join_the_excluded_patterns(place: HomeAndProject) -> None:
     place.write(
         ".cortex/config.yml",
         "paths: {ignore: [vendor/**, '*.log']}\nworkspace: {excludePatterns: ['*.log', a]}",
@@ -179,24 +177,24 @@ def test_the_ignored_paths_of_chunk_files_join_the_excluded_patterns(place: Plac
         ({"indexing": {"chunk_sise": 1}}, "indexing.chunk_sise", "indexing.chunkSize"),
     ],
 )
-def test_an_unknown_key_is_a_warning_with_the_nearest_known_one(
-    place: Place, written: object, key: str, near: str
+def test_unknown_key_is_a_warning_with_the_nearest_known_key(
+    place: HomeAndProject, written: object, key: str, near: str
 ) -> None:
     file = place.write("codeindex.config.json", written)
     assert place.load().warnings == (f"{file}: unknown key {key!r}; did you mean {near!r}?",)
 
 
-def test_a_key_like_no_other_is_a_warning_without_a_guess(place: Place) -> None:
+def test_unknown_key_unlike_any_other_is_a_warning_without_a_guess(place: HomeAndProject) -> None:
     file = place.write("codeindex.config.json", {"zzzzqq": 1})
     assert place.load().warnings == (f"{file}: unknown key 'zzzzqq'",)
 
 
-def test_many_unknown_keys_give_few_warnings(place: Place) -> None:
+def test_many_unknown_keys_give_few_warnings(place: HomeAndProject) -> None:
     place.write("codeindex.config.json", {f"q{number}": 1 for number in range(5000)})
     assert len(place.load().warnings) == 21
 
 
-def test_a_misspelled_variable_is_a_warning_with_the_nearest_one(place: Place) -> None:
+def test_misspelled_variable_is_a_warning_with_the_nearest_name(place: HomeAndProject) -> None:
     place.variables["CODEINDEX_MAX_FILE"] = "3"
     (warning,) = place.load().warnings
     assert warning.startswith(
@@ -221,8 +219,8 @@ def test_a_misspelled_variable_is_a_warning_with_the_nearest_one(place: Place) -
         ("embedding", "endpoint", "ftp://localhost", "http:// or https://"),
     ],
 )
-def test_a_bad_value_in_a_file_is_a_warning_and_the_lower_origin_counts(
-    place: Place, group: str, key: str, value: object, allowed: str
+def test_bad_value_in_a_file_is_a_warning_and_the_lower_origin_counts(
+    place: HomeAndProject, group: str, key: str, value: object, allowed: str
 ) -> None:
     file = place.write("codeindex.config.json", {group: {key: value}})
     settings = place.load()
@@ -237,13 +235,13 @@ def test_a_bad_value_in_a_file_is_a_warning_and_the_lower_origin_counts(
         load(place.root, environment={}, flags={f"{group}.{key}": value}, user_home=place.user)
 
 
-def test_a_bad_value_in_a_project_leaves_the_value_of_the_home_file(place: Place) -> None:
+def test_bad_value_in_a_project_leaves_the_value_of_the_home_file(place: HomeAndProject) -> None:
     place.write(place.home_file, {"workspace": {"maxFiles": 7}})
     place.write("codeindex.config.json", {"workspace": {"maxFiles": "x"}})
     assert place.load().workspace.max_files == 7
 
 
-def test_a_bad_variable_is_an_error_that_names_it(place: Place) -> None:
+def test_bad_variable_is_an_error_that_names_it(place: HomeAndProject) -> None:
     place.variables["CODEINDEX_CHUNK_SIZE"] = "9"
     with pytest.raises(
         ConfigError,
@@ -252,12 +250,12 @@ def test_a_bad_variable_is_an_error_that_names_it(place: Place) -> None:
         place.load()
 
 
-def test_an_empty_variable_is_as_if_unset(place: Place) -> None:
+def test_empty_variable_counts_as_unset(place: HomeAndProject) -> None:
     place.variables["CODEINDEX_MAX_FILES"] = ""
     assert place.load().origin("workspace.maxFiles") == "default"
 
 
-def test_an_unknown_runtime_key_is_an_error(place: Place) -> None:
+def test_unknown_key_of_a_runtime_change_is_an_error(place: HomeAndProject) -> None:
     with pytest.raises(ConfigError, match=r"did you mean 'indexing.chunkSize'"):
         place.load().changed({"indexing.chunkSzie": 100})
 
@@ -274,20 +272,20 @@ def test_an_unknown_runtime_key_is_an_error(place: Place) -> None:
         ("codeindex.config.json", " " * 256_001, "is larger than 256KB"),
     ],
 )
-def test_a_file_that_cannot_be_understood_is_a_warning_and_ignored(
-    place: Place, name: str, text: str, reason: str
+def test_unreadable_settings_file_is_ignored_with_a_warning(
+    place: HomeAndProject, name: str, text: str, reason: str
 ) -> None:
     file = place.write(name, text)
     (warning,) = place.load().warnings
     assert warning.startswith(f"{file}: {reason}")
 
 
-def test_bytes_that_are_no_text_are_a_warning(place: Place) -> None:
+def test_settings_file_that_is_no_text_is_a_warning(place: HomeAndProject) -> None:
     (place.root / "codeindex.config.json").write_bytes(b"\xff\xfe\x00")
     assert "isn't UTF-8" in place.load().warnings[0]
 
 
-def test_a_yaml_file_that_unfolds_without_end_is_harmless(place: Place) -> None:
+def test_exponential_yaml_aliases_are_harmless(place: HomeAndProject) -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 12)]
     lines += ["workspace: {paths: *a11, excludePatterns: *a11}", "default_thread_id: *a11"]
@@ -296,20 +294,20 @@ def test_a_yaml_file_that_unfolds_without_end_is_harmless(place: Place) -> None:
     assert max(len(warning) for warning in warnings) < 1000
 
 
-def test_an_empty_file_and_empty_groups_say_nothing(place: Place) -> None:
+def test_empty_file_and_empty_groups_give_no_warning(place: HomeAndProject) -> None:
     place.write(".cortex/config.yml", "# nothing\nworkspace:\nsearch: {timeout: }\n")
     place.write("codeindex.config.json", "")
     assert place.load().warnings == ()
 
 
-def test_a_value_where_a_group_belongs_is_a_warning(place: Place) -> None:
+def test_value_instead_of_a_group_is_a_warning(place: HomeAndProject) -> None:
     file = place.write("codeindex.config.json", {"workspace": 5})
     assert place.load().warnings == (
         f"{file}: workspace: is a group of keys, not a value (ignored)",
     )
 
 
-def test_what_is_above_a_ceiling_is_capped_and_said(place: Place) -> None:
+def test_value_above_its_ceiling_is_capped_with_a_warning(place: HomeAndProject) -> None:
     place.variables = {"CODEINDEX_MAX_FILES": "200000", "CODEINDEX_MAX_FILE_SIZE": "6MB"}
     settings = place.load(indexing__chunkOverlap=200)
     assert (settings.workspace.max_files, settings.workspace.max_file_size) == (100_000, 5_000_000)
@@ -319,14 +317,16 @@ def test_what_is_above_a_ceiling_is_capped_and_said(place: Place) -> None:
     assert place.load().workspace.max_files == 200_000
 
 
-def test_telemetry_is_answered_with_a_warning_that_there_is_none(place: Place) -> None:
+def test_telemetry_setting_gives_a_warning_that_there_is_none(place: HomeAndProject) -> None:
     place.variables["CODEINDEX_ENABLE_TELEMETRY"] = "true"
     assert place.load().warnings == (
         "server.enableTelemetry: there is no telemetry; nothing is collected or sent",
     )
 
 
-def test_lists_in_variables_are_read_from_commas_json_and_path_separators(place: Place) -> None:
+def test_list_in_a_variable_is_parsed_from_commas_json_or_path_separators(
+    place: HomeAndProject,
+) -> None:
     place.variables = {
         "CORTEX_WORKSPACE_EXCLUDE_PATTERNS": "a, b",
         "CORTEX_WORKSPACE_INCLUDE_PATTERNS": '["x,y"]',
@@ -340,7 +340,7 @@ def test_lists_in_variables_are_read_from_commas_json_and_path_separators(place:
     assert settings.indexing.strategies == ("tfidf",)
 
 
-def test_the_home_is_chosen_by_variable_and_profile(place: Place) -> None:
+def test_home_follows_from_variable_and_profile(place: HomeAndProject) -> None:
     assert place.load().home == place.user / ".cortex"
     place.variables["CORTEX_HOME"] = str(place.user / "x")
     assert place.load().home == place.user / "x"
@@ -352,20 +352,18 @@ def test_the_home_is_chosen_by_variable_and_profile(place: Place) -> None:
     ("name", "value"),
     [
         ("CORTEX_HOME", "relative"),
-        *(("CORTEX_PROFILE", one) for one in ("../up", "a/b", "Work", ".work", "w" * 51)),
+        *(("CORTEX_PROFILE", name) for name in ("../up", "a/b", "Work", ".work", "w" * 51)),
     ],
 )
-def test_a_home_or_profile_that_could_be_anywhere_is_an_error(
-    place: Place, name: str, value: str
+def test_relative_home_or_unsafe_profile_is_an_error(
+    place: HomeAndProject, name: str, value: str
 ) -> None:
     place.variables[name] = value
     with pytest.raises(ConfigError, match=name):
         place.load()
 
 
-def test_the_environment_is_what_cortex_knows_and_nothing_else(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_environment_has_only_variables_of_cortex(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in (
         "CODEINDEX_MAX_FILES",
         "CORTEX_SEARCH_BUDGET",
@@ -385,8 +383,8 @@ def test_the_environment_is_what_cortex_knows_and_nothing_else(
     assert "PATH" not in found
 
 
-def test_loading_reads_no_variable_that_it_was_not_given(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+def test_loading_reads_only_the_given_variables(
+    place: HomeAndProject, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CODEINDEX_MAX_FILES", "3")
     monkeypatch.setenv("CORTEX_HOME", "/nowhere")
@@ -395,7 +393,7 @@ def test_loading_reads_no_variable_that_it_was_not_given(
     assert settings.home == place.user / ".cortex"
 
 
-def test_settings_are_frozen(place: Place) -> None:
+def test_settings_are_frozen(place: HomeAndProject) -> None:
     settings = place.load()
     with pytest.raises(ValueError, match="frozen"):
         settings.workspace.max_files = 3  # type: ignore[misc]
@@ -403,7 +401,7 @@ def test_settings_are_frozen(place: Place) -> None:
         settings.warnings = ()  # type: ignore[misc]
 
 
-def test_secrets_are_in_no_representation(place: Place) -> None:
+def test_secrets_are_absent_from_every_representation(place: HomeAndProject) -> None:
     place.variables = {"CODEINDEX_OPENAI_API_KEY": "sk-hush", "CORTEX_HTTP_TOKEN": "tok-hush"}
     settings = place.load()
     assert (settings.providers.openai.api_key, settings.server.http_token) == (
@@ -413,7 +411,7 @@ def test_secrets_are_in_no_representation(place: Place) -> None:
     assert "hush" not in repr(settings) + str(settings)
 
 
-def test_of_conduits_own_groups_every_key_that_is_not_known_is_said(place: Place) -> None:
+def test_unknown_key_in_a_group_of_conduit_is_a_warning(place: HomeAndProject) -> None:
     written = "mcp: {kb: {serch: {max_limit: 9}}}\nkbs: {rag: {}}\nkb: {ragg: {min_score: 1}}\nai: {model: x}\n"
     conduit = place.write(place.user / ".conduit" / "conduit.yaml", written)
     assert place.load().warnings == (
@@ -423,7 +421,7 @@ def test_of_conduits_own_groups_every_key_that_is_not_known_is_said(place: Place
     )
 
 
-def test_settings_are_read_again_where_a_file_changed_and_only_then(place: Place) -> None:
+def test_settings_are_reloaded_only_after_a_file_changed(place: HomeAndProject) -> None:
     first = place.load(search__budget=900)
     assert load_again(first) is first
     for number, file in enumerate(
@@ -442,8 +440,8 @@ def test_settings_are_read_again_where_a_file_changed_and_only_then(place: Place
     assert load_again(again).indexing.chunk_size == 102
 
 
-def test_of_a_client_among_several_the_variables_about_the_index_do_not_count_and_that_is_said(
-    place: Place,
+def test_index_variables_of_one_of_several_clients_are_ignored_with_a_warning(
+    place: HomeAndProject,
 ) -> None:
     written = place.write("codeindex.config.json", {"workspace": {"maxFiles": 300}})
     place.variables |= {
@@ -482,7 +480,7 @@ def test_of_a_client_among_several_the_variables_about_the_index_do_not_count_an
         load_settings(place.root, environment=place.variables, user_home=place.user, shared=True)
 
 
-def test_a_project_file_of_a_megabyte_costs_nothing(place: Place) -> None:
+def test_project_file_of_a_megabyte_is_refused_quickly(place: HomeAndProject) -> None:
     place.write(".cortex/config.yml", "".join(f"k{number}: {number}\n" for number in range(70_000)))
     started = time.process_time()
     (warning,) = place.load().warnings
@@ -490,7 +488,7 @@ def test_a_project_file_of_a_megabyte_costs_nothing(place: Place) -> None:
     assert time.process_time() - started < 1
 
 
-def test_a_file_with_a_typo_leaves_what_it_said_before(tmp_path):
+def test_broken_file_keeps_its_last_readable_settings(tmp_path):
     (tmp_path / "home").mkdir()
     file = tmp_path / "home" / "config.yml"
     file.write_text("workspace:\n  excludePatterns: ['drop/**']\n", encoding="utf-8")
@@ -506,8 +504,8 @@ def test_a_file_with_a_typo_leaves_what_it_said_before(tmp_path):
 
 
 @pytest.mark.parametrize("broken", ["paths:\n  ignore: ['drop/**\n", "[1, 2]\n", b"\xff\xfe\xff"])
-def test_a_new_process_has_what_a_broken_file_said_before(
-    place: Place, broken: str | bytes
+def test_new_process_has_the_last_readable_settings_of_a_broken_file(
+    place: HomeAndProject, broken: str | bytes
 ) -> None:
     own = place.write(place.home_file, "security:\n  redact: index\n")
     project = place.write(".cortex/config.yml", "paths:\n  ignore: ['drop/**']\n")
@@ -531,7 +529,7 @@ def test_a_new_process_has_what_a_broken_file_said_before(
     assert "drop/**" not in place.load().workspace.exclude_patterns
 
 
-def test_settings_make_no_home(place: Place) -> None:
+def test_loading_settings_creates_no_home(place: HomeAndProject) -> None:
     place.write(".cortex/config.yml", "paths:\n  ignore: ['drop/**']\n")
     place.load()
     assert not place.home_file.parent.exists()

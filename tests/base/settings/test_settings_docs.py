@@ -1,6 +1,4 @@
-"""The handbook's page on settings says what the code does: the same keys, defaults, ranges,
-variables and trust.
-"""
+"""The settings page has the keys, defaults, ranges, variables and trust of the code."""
 
 from __future__ import annotations
 
@@ -17,8 +15,8 @@ from cortex.base.settings import FAMILY_KEYS, KEYS, Key
 from cortex.base.settings.load import PROJECT_FILES
 
 SOURCE = Path(__file__).parents[3] / "src" / "cortex"
-# Read where settings are put together.
-SETTLED = {
+# Read in the settings package itself.
+READ_BY_SETTINGS = {
     "workspace.paths",
     "limits.processing.max_files",
     "limits.processing.max_file_size",
@@ -26,29 +24,30 @@ SETTLED = {
     "paths.ignore",
     "embedding.allowed_projects",
 }
-NEVER_REACHED = {"limits.disk.cache"}  # nothing is remembered on disk
+# No answer is cached on disk
+WITHOUT_EFFECT = {"limits.disk.cache"}
 PAGE = Path(__file__).parents[3] / "docs" / "settings.md"
 
 
-def test_the_page_has_a_row_for_every_setting_as_the_code_has_it() -> None:
+def test_settings_page_has_the_row_of_every_setting() -> None:
     assert rows_between("settings") == render_settings(), (
         "put this into docs/settings.md:\n" + "\n".join(render_settings())
     )
 
 
-def test_the_page_has_a_row_for_every_key_of_the_other_families() -> None:
+def test_settings_page_has_the_row_of_every_family_key() -> None:
     assert rows_between("families") == render_families(), (
         "put this into docs/settings.md:\n" + "\n".join(render_families())
     )
 
 
-def test_the_page_names_the_settings_that_an_index_is_made_with() -> None:
+def test_settings_page_names_the_settings_of_an_index() -> None:
     assert rows_between("index settings") == [
         ", ".join(f"`{key.name}`" for key in KEYS if key.index)
     ]
 
 
-def test_the_page_names_every_variable_and_file() -> None:
+def test_settings_page_names_every_variable_and_file() -> None:
     text = PAGE.read_text(encoding="utf-8")
     names = (
         *SETTING_VARIABLES,
@@ -60,19 +59,19 @@ def test_the_page_names_every_variable_and_file() -> None:
     assert [name for name in names if f"`{name}`" not in text] == []
 
 
-def test_every_listed_variable_of_a_setting_is_one_that_the_code_reads() -> None:
+def test_every_listed_variable_belongs_to_a_setting() -> None:
     assert set(SETTING_VARIABLES.values()) <= {key.name for key in KEYS}
 
 
-def test_a_front_end_passes_every_variable_of_a_setting_on_to_cortexd() -> None:
+def test_front_end_forwards_every_variable_of_a_setting_to_cortexd() -> None:
     names = [*(variable for key in KEYS for variable in key.variables), *OTHER_VARIABLES]
     assert own_variables(dict.fromkeys([*names, "PATH", *COMMAND_VARIABLES], "1")) == dict.fromkeys(
         names, "1"
     )
 
 
-def test_a_setting_says_that_it_has_no_effect_exactly_where_nothing_reads_it() -> None:
-    """By its last name: what no line outside of the settings names can't have an effect."""
+def test_setting_is_described_as_without_effect_exactly_if_unread() -> None:
+    """A setting counts as read if a line outside of the settings has its group and name."""
     source = "\n".join(
         file.read_text(encoding="utf-8")
         for file in SOURCE.rglob("*.py")
@@ -82,7 +81,7 @@ def test_a_setting_says_that_it_has_no_effect_exactly_where_nothing_reads_it() -
     for key in KEYS:
         group, name = key.attribute[-2:]
         read = bool(named & {(group, name), ("sizes", name), ("limits", name)})
-        elsewhere = key.name in SETTLED | NEVER_REACHED
+        elsewhere = key.name in READ_BY_SETTINGS | WITHOUT_EFFECT
         assert ("No effect yet" in key.description) is not (read or elsewhere), key.name
 
 

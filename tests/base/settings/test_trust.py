@@ -1,4 +1,4 @@
-"""A project's own files are a stranger's: what they may not say."""
+"""Trust in a project's own files: the settings that they may and may not change."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ UNTRUSTED = [
 
 @pytest.mark.parametrize("file", FILES)
 @pytest.mark.parametrize(("name", "value"), UNTRUSTED)
-def test_what_a_project_may_not_say_is_ignored_with_a_warning(
+def test_untrusted_setting_of_a_project_is_ignored_with_a_warning(
     root: Path, name: str, value: object, file: str
 ) -> None:
     settings = load_with(root, nest(name, value), file=file)
@@ -90,14 +90,18 @@ def test_what_a_project_may_not_say_is_ignored_with_a_warning(
 @pytest.mark.parametrize(
     ("name", "value"), [pair for pair in UNTRUSTED if pair[0] != "server.chunksDir"]
 )
-def test_the_same_counts_from_the_persons_own_file(root: Path, name: str, value: object) -> None:
+def test_untrusted_setting_counts_from_the_persons_own_file(
+    root: Path, name: str, value: object
+) -> None:
     settings = load_with(root, {}, nest(name, value))
     assert settings.warnings == ()
     assert settings.origin(name) == str(root.parent / "user" / ".cortex" / "config.yml")
 
 
 @pytest.mark.parametrize(("name", "value"), UNTRUSTED)
-def test_the_same_is_an_error_as_a_runtime_change(root: Path, name: str, value: object) -> None:
+def test_untrusted_setting_is_an_error_as_a_runtime_change(
+    root: Path, name: str, value: object
+) -> None:
     with pytest.raises(ConfigError) as caught:
         load_with(root, {}).changed({name: value})
     assert caught.value.code == "CONFIG_INVALID"
@@ -107,7 +111,7 @@ def test_the_same_is_an_error_as_a_runtime_change(root: Path, name: str, value: 
 @pytest.mark.parametrize(
     "address", ["http://127.0.0.1:9999", "http://localhost:8121/embed", "http://[::1]:1/v1/"]
 )
-def test_a_project_may_name_an_embedding_server_on_this_machine_once_it_is_allowed(
+def test_allowed_project_may_name_an_embedding_server_on_this_machine(
     root: Path, address: str
 ) -> None:
     asked = {"embedding": {"endpoint": address}}
@@ -123,7 +127,7 @@ def test_a_project_may_name_an_embedding_server_on_this_machine_once_it_is_allow
 @pytest.mark.parametrize(
     "path", ["any/path", "embed/../containers", "embeddings", "v1/embeddings/x", "%65mbed"]
 )
-def test_a_project_names_no_other_path_of_this_machine(root: Path, path: str) -> None:
+def test_project_may_not_name_another_path_of_this_machine(root: Path, path: str) -> None:
     allowed = {"embedding": {"allowed_projects": [str(root)]}}
     settings = load_with(
         root, {"embedding": {"endpoint": f"http://127.0.0.1:2375/{path}"}}, allowed
@@ -132,14 +136,12 @@ def test_a_project_names_no_other_path_of_this_machine(root: Path, path: str) ->
     assert "/embed, /v1 or /v1/embeddings" in settings.warnings[0]
 
 
-def test_a_project_does_not_allow_itself(root: Path) -> None:
+def test_project_cannot_allow_itself(root: Path) -> None:
     itself = {"embedding": {"endpoint": "http://127.0.0.1:9", "allowed_projects": [str(root)]}}
     assert load_with(root, itself).embedding.endpoint == ""
 
 
-def test_a_project_raises_how_much_is_indexed_only_where_the_person_said_nothing(
-    root: Path,
-) -> None:
+def test_project_may_raise_index_limits_that_the_person_left_unset(root: Path) -> None:
     more = {"workspace": {"maxFiles": 90_000, "maxFileSize": "5MB"}}
     settings = load_with(root, more)
     assert (settings.workspace.max_files, settings.workspace.max_file_size) == (90_000, 5_000_000)
@@ -174,11 +176,11 @@ def test_a_project_raises_how_much_is_indexed_only_where_the_person_said_nothing
         ("http://2130706433/", False),
     ],
 )
-def test_only_an_address_that_surely_stays_here_stays_here(url: str, stays: bool) -> None:
+def test_only_a_certain_loopback_address_counts_as_local(url: str, stays: bool) -> None:
     assert stays_here(url) is stays
 
 
-def test_a_project_may_choose_openai_where_the_person_configured_it(root: Path) -> None:
+def test_project_may_choose_openai_if_the_person_configured_it(root: Path) -> None:
     chosen = {"indexing": {"embeddingProvider": "openai"}}
     assert (
         load_with(root, chosen, CODEINDEX_OPENAI_API_KEY="sk-own").indexing.embedding_provider
@@ -192,7 +194,7 @@ def test_a_project_may_choose_openai_where_the_person_configured_it(root: Path) 
     assert settings.indexing.embedding_provider == "openai"
 
 
-def test_a_project_may_choose_ollama_only_where_the_person_configured_it(root: Path) -> None:
+def test_project_may_choose_ollama_only_if_the_person_configured_it(root: Path) -> None:
     chosen = {"indexing": {"embeddingProvider": "ollama"}}
     refused = load_with(root, chosen)
     assert refused.indexing.embedding_provider == "local"
@@ -207,7 +209,7 @@ def test_a_project_may_choose_ollama_only_where_the_person_configured_it(root: P
         assert settings.indexing.embedding_provider == "ollama"
 
 
-def test_paths_inside_the_project_count_and_those_outside_do_not(root: Path) -> None:
+def test_only_paths_inside_the_project_count(root: Path) -> None:
     (root / "packages").mkdir()
     settings = load_with(root, {"workspace": {"paths": ["packages", "../user", str(root)]}})
     assert settings.workspace.paths == (str(root / "packages"), str(root))
@@ -216,7 +218,7 @@ def test_paths_inside_the_project_count_and_those_outside_do_not(root: Path) -> 
 
 
 @pytest.mark.skipif(os.name == "nt", reason="links need rights on Windows")
-def test_a_link_does_not_lead_a_path_or_a_file_outside(root: Path) -> None:
+def test_link_leads_no_path_or_file_outside_the_project(root: Path) -> None:
     (root / "out").symlink_to(root.parent)
     settings = load_with(root, {"workspace": {"paths": ["out"]}})
     assert settings.workspace.paths == ()
@@ -227,12 +229,12 @@ def test_a_link_does_not_lead_a_path_or_a_file_outside(root: Path) -> None:
     assert "leaves the project" in settings.warnings[0]
 
 
-def test_a_project_may_lower_limits(root: Path) -> None:
+def test_project_may_lower_limits(root: Path) -> None:
     settings = load_with(root, {"limits": {"memory": {"heap": "100MB"}}})
     assert (settings.limits.memory.heap, settings.warnings) == (100_000_000, ())
 
 
-def test_a_project_may_lower_what_work_and_answers_cost(root: Path) -> None:
+def test_project_may_lower_the_cost_of_work_and_answers(root: Path) -> None:
     settings = load_with(
         root,
         {
@@ -249,13 +251,13 @@ def test_a_project_may_lower_what_work_and_answers_cost(root: Path) -> None:
     assert (settings.retention.days, settings.warnings) == (1, ())
 
 
-def test_as_many_workers_as_there_are_cores_may_be_more_than_the_person_set(root: Path) -> None:
+def test_project_may_not_raise_workers_to_the_number_of_cores(root: Path) -> None:
     settings = load_with(root, {"indexing": {"workers": 0}}, {"indexing": {"workers": 1}})
     assert settings.indexing.workers == 1
     assert "not raise it above 1" in settings.warnings[0]
 
 
-def test_a_project_may_not_raise_a_limit_above_what_the_person_set(root: Path) -> None:
+def test_project_may_not_raise_a_limit_above_the_persons_own(root: Path) -> None:
     settings = load_with(
         root, {"limits": {"memory": {"heap": "900MB"}}}, {"limits": {"memory": {"heap": "800MB"}}}
     )
@@ -263,7 +265,7 @@ def test_a_project_may_not_raise_a_limit_above_what_the_person_set(root: Path) -
     assert "not raise it above 800MB" in settings.warnings[0]
 
 
-def test_a_project_may_turn_local_only_on_but_not_off(root: Path) -> None:
+def test_project_may_turn_local_only_on_but_not_off(root: Path) -> None:
     assert load_with(root, {"server": {"localOnly": True}}).server.local_only
     settings = load_with(root, {"server": {"localOnly": False}}, {"server": {"localOnly": True}})
     assert settings.server.local_only
@@ -273,7 +275,7 @@ def test_a_project_may_turn_local_only_on_but_not_off(root: Path) -> None:
     ).server.local_only
 
 
-def test_a_project_that_says_what_holds_anyway_is_no_warning(root: Path) -> None:
+def test_project_setting_equal_to_the_current_value_gives_no_warning(root: Path) -> None:
     assert load_with(root, {"server": {"transport": "stdio"}}).warnings == ()
     settings = load_with(
         root, {"server": {"transport": "stdio"}}, {"server": {"transport": "http"}}
@@ -282,13 +284,13 @@ def test_a_project_that_says_what_holds_anyway_is_no_warning(root: Path) -> None
 
 
 @pytest.mark.parametrize("name", ["a\nb", "\x1b[2J", "", "x" * 101])
-def test_a_server_is_called_by_one_line(root: Path, name: str) -> None:
+def test_server_name_is_a_single_line(root: Path, name: str) -> None:
     settings = load_with(root, {"server": {"name": name}})
     assert (settings.server.name, len(settings.warnings)) == ("cortex", 1)
     assert load_with(root, {"server": {"name": "Häuser ⌂"}}).server.name == "Häuser ⌂"
 
 
-def test_the_http_token_counts_from_its_variable_only(root: Path) -> None:
+def test_http_token_counts_from_its_variable_only(root: Path) -> None:
     settings = load_with(root, {}, {"server": {"httpToken": "t-home"}})
     assert settings.server.http_token == ""
     assert "CORTEX_HTTP_TOKEN" in settings.warnings[0]
@@ -309,9 +311,7 @@ def test_known_keys_of_other_families_are_kept_without_a_warning(root: Path) -> 
     assert settings.warnings == ()
 
 
-def test_a_project_in_the_home_folder_does_not_distrust_the_persons_own_file(
-    tmp_path: Path,
-) -> None:
+def test_own_file_is_trusted_also_if_the_project_is_the_home_folder(tmp_path: Path) -> None:
     (tmp_path / ".cortex").mkdir()
     (tmp_path / ".cortex" / "config.yml").write_text(
         "providers: {openai: {apiKey: sk-own}}", encoding="utf-8"
@@ -323,7 +323,7 @@ def test_a_project_in_the_home_folder_does_not_distrust_the_persons_own_file(
 
 @pytest.mark.skipif(os.name != "posix", reason="a file's mode says who may read it")
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o604])
-def test_a_key_in_a_file_that_others_can_read_is_refused_with_the_reason(
+def test_api_key_in_a_file_readable_by_others_is_refused_with_the_reason(
     tmp_path: Path, mode: int
 ) -> None:
     file = tmp_path / ".cortex" / "config.yml"
@@ -342,13 +342,13 @@ def test_a_key_in_a_file_that_others_can_read_is_refused_with_the_reason(
     assert load(None, environment={}, user_home=tmp_path).providers.openai.api_key == "sk-own"
 
 
-def test_a_project_may_choose_the_embedders_that_need_no_server(root: Path) -> None:
+def test_project_may_choose_embedders_that_need_no_server(root: Path) -> None:
     for provider in ("onnx", "none"):
         chosen = load_with(root, {"indexing": {"embeddingProvider": provider}})
         assert (chosen.indexing.embedding_provider, chosen.warnings) == (provider, ())
 
 
-def test_a_project_may_choose_cortex_embed_only_where_the_person_configured_it(root: Path) -> None:
+def test_project_may_choose_cortex_embed_only_if_the_person_configured_it(root: Path) -> None:
     chosen = {"indexing": {"embeddingProvider": "cortex-embed"}}
     assert load_with(root, chosen).indexing.embedding_provider == "local"
     for name, value in (("baseUrl", "http://127.0.0.1:9"), ("token", "t")):
@@ -356,7 +356,7 @@ def test_a_project_may_choose_cortex_embed_only_where_the_person_configured_it(r
         assert settings.indexing.embedding_provider == "cortex-embed"
 
 
-def test_what_a_project_says_does_not_let_an_agent_choose_an_embedder(root: Path) -> None:
+def test_project_cannot_let_an_agent_choose_an_embedder(root: Path) -> None:
     chosen = {"indexing.embeddingProvider": "ollama"}
     settings = load_with(root, {"providers": {"ollama": {"model": "a-strangers"}}})
     assert settings.providers.ollama.model == "a-strangers"
@@ -375,9 +375,7 @@ def test_what_a_project_says_does_not_let_an_agent_choose_an_embedder(root: Path
 @pytest.mark.parametrize(
     "url", ["http://me:sk-pass@a.example", "https://a.example/v1?key=sk-pass", "http://a#sk-pass"]
 )
-def test_an_address_that_may_hold_a_secret_is_refused_and_not_repeated(
-    root: Path, url: str
-) -> None:
+def test_address_with_a_possible_secret_is_refused_and_not_repeated(root: Path, url: str) -> None:
     settings = load_with(root, {}, {"providers": {"openai": {"baseUrl": url}}})
     (warning,) = settings.warnings
     assert "without user, password, ? and #" in warning

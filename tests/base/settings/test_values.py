@@ -30,7 +30,7 @@ from cortex.base.settings.values import (
         ("2tb", 2 * 10**12),
     ],
 )
-def test_a_size_is_read(written: object, size: int) -> None:
+def test_size_is_parsed(written: object, size: int) -> None:
     assert parse_size(written) == size
 
 
@@ -46,7 +46,7 @@ def test_a_size_is_read(written: object, size: int) -> None:
         ("0.5", 0.5),
     ],
 )
-def test_a_duration_is_read(written: object, seconds: float) -> None:
+def test_duration_is_parsed(written: object, seconds: float) -> None:
     assert parse_duration(written) == seconds
 
 
@@ -69,7 +69,7 @@ def test_a_duration_is_read(written: object, seconds: float) -> None:
         "1.5.5",
     ],
 )
-def test_what_is_no_amount_is_refused(written: object) -> None:
+def test_invalid_amount_is_refused(written: object) -> None:
     with pytest.raises(ValueError, match="a size"):
         parse_size(written)
     with pytest.raises(ValueError, match="a duration"):
@@ -77,16 +77,16 @@ def test_what_is_no_amount_is_refused(written: object) -> None:
 
 
 @given(some.integers(min_value=0, max_value=10**15 - 1))
-def test_a_size_reads_back_as_it_was_written(size: int) -> None:
+def test_formatted_size_is_parsed_back(size: int) -> None:
     assert parse_size(format_size(size)) == size
 
 
 @given(some.integers(min_value=0, max_value=10**9).map(lambda milliseconds: milliseconds / 1000))
-def test_a_duration_reads_back_as_it_was_written(seconds: float) -> None:
+def test_formatted_duration_is_parsed_back(seconds: float) -> None:
     assert parse_duration(format_duration(seconds)) == seconds
 
 
-def test_a_list_is_read_from_commas_or_json() -> None:
+def test_list_is_parsed_from_commas_or_json() -> None:
     assert parse_list("a, b,,c") == ["a", "b", "c"]
     assert parse_list('["a,b"]') == ["a,b"]
     assert parse_list(["a"]) == ["a"]

@@ -1,4 +1,4 @@
-"""Which folders are the workspaces."""
+"""Choice of the workspaces: flag, variable, settings, client and guess."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def write_own(user: Path, *paths: Path) -> None:
     (user / ".cortex" / "config.yml").write_text(json.dumps(content), encoding="utf-8")
 
 
-def test_each_way_to_name_a_root_counts_before_the_ones_below_it(user: Path) -> None:
+def test_flag_variable_home_file_and_client_name_roots_in_this_order(user: Path) -> None:
     here = make_repository(user / "here")
     (user / "plain").mkdir()
     flag, variable, own, client = (
@@ -59,27 +59,27 @@ def test_each_way_to_name_a_root_counts_before_the_ones_below_it(user: Path) -> 
     assert roots(user, here, str(flag), **variables) == (flag,)
 
 
-def test_a_named_path_is_taken_as_it_is_also_inside_a_repository(user: Path) -> None:
+def test_named_path_inside_a_repository_is_the_root_itself(user: Path) -> None:
     here = make_repository(user / "here")
     assert roots(user, here, "src") == (here / "src",)
     assert roots(user, here, "~") == (user,)
     assert roots(user, here / "src", CODEINDEX_WORKSPACE_PATH=".") == (here / "src",)
 
 
-def test_several_roots_keep_their_order_and_are_taken_once(user: Path) -> None:
-    one, two = make_repository(user / "one"), make_repository(user / "two")
-    assert roots(user, user, str(two), str(one), str(two)) == (two, one)
+def test_several_roots_keep_their_order_without_duplicates(user: Path) -> None:
+    first, second = make_repository(user / "one"), make_repository(user / "two")
+    assert roots(user, user, str(second), str(first), str(second)) == (second, first)
 
 
 def test_each_named_root_has_the_settings_of_its_own_files(user: Path) -> None:
-    one, two = make_repository(user / "one"), make_repository(user / "two")
-    (one / "codeindex.config.json").write_text('{"workspace": {"maxFiles": 5}}', encoding="utf-8")
-    found = find(user, user, str(one), str(two))
+    first, second = make_repository(user / "one"), make_repository(user / "two")
+    (first / "codeindex.config.json").write_text('{"workspace": {"maxFiles": 5}}', encoding="utf-8")
+    found = find(user, user, str(first), str(second))
     assert [workspace.settings.workspace.max_files for workspace in found] == [5, 25_000]
-    assert [workspace.settings.root for workspace in found] == [one, two]
+    assert [workspace.settings.root for workspace in found] == [first, second]
 
 
-def test_a_project_can_name_folders_inside_it_and_its_settings_count_there(user: Path) -> None:
+def test_project_can_name_inner_folders_with_its_own_settings(user: Path) -> None:
     here = make_repository(user / "here")
     content = {"workspace": {"paths": ["src", "/etc"], "maxFiles": 5}}
     (here / "codeindex.config.json").write_text(json.dumps(content), encoding="utf-8")
@@ -90,7 +90,7 @@ def test_a_project_can_name_folders_inside_it_and_its_settings_count_there(user:
 
 
 @pytest.mark.parametrize("guess", ["home", "root"])
-def test_the_home_and_the_root_of_the_disk_are_never_guessed(user: Path, guess: str) -> None:
+def test_home_and_disk_root_are_never_guessed_as_workspace(user: Path, guess: str) -> None:
     cwd = user if guess == "home" else Path(user.anchor)
     for variables in ({}, {"CLAUDE_PROJECT_DIR": str(cwd)}):
         with pytest.raises(ConfigError) as caught:
@@ -102,9 +102,7 @@ def test_the_home_and_the_root_of_the_disk_are_never_guessed(user: Path, guess: 
 @pytest.mark.parametrize(
     "files", [("plugin.json", "mcp.json"), (".claude-plugin/plugin.json", ".mcp.json")]
 )
-def test_the_folder_of_the_plugin_is_no_project_whatever_is_around_it(
-    user: Path, files: tuple[str, str]
-) -> None:
+def test_plugin_folder_is_never_guessed_as_workspace(user: Path, files: tuple[str, str]) -> None:
     cache = make_repository(user / "clone") / "plugin"
     for name in files:
         (cache / name).parent.mkdir(parents=True, exist_ok=True)
@@ -124,21 +122,19 @@ def test_the_folder_of_the_plugin_is_no_project_whatever_is_around_it(
     assert roots(user, cache) == (user / "clone",)
 
 
-def test_a_home_that_is_a_repository_is_not_guessed_from_below(user: Path) -> None:
+def test_home_that_is_a_repository_is_not_guessed_from_below(user: Path) -> None:
     (user / ".git").mkdir()
     (user / "notes").mkdir()
     assert roots(user, user / "notes") == (user / "notes",)
 
 
-def test_a_client_folder_that_is_gone_is_passed_over(user: Path) -> None:
+def test_missing_client_folder_is_skipped(user: Path) -> None:
     here = make_repository(user / "here")
     assert roots(user, here, CLAUDE_PROJECT_DIR=str(user / "gone")) == (here,)
 
 
 @pytest.mark.parametrize("name", ["gone", "file", "nu\0ll"])
-def test_a_named_root_that_is_no_folder_is_an_error_that_says_who_named_it(
-    user: Path, name: str
-) -> None:
+def test_named_root_that_is_no_folder_is_an_error_naming_its_origin(user: Path, name: str) -> None:
     (user / "file").write_text("", encoding="utf-8")
     with pytest.raises(ConfigError) as caught:
         roots(user, user, name)

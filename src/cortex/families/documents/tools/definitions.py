@@ -179,9 +179,8 @@ def tools_for(settings: Settings | None = None) -> tuple[Tool, ...]:
             "kb_search",
             "Search documents",
             "Use this first to find something in the person's own documents (notes, manuals, "
-            "papers, PDF and office files). Answers "
-            "with title, path, section or page, document_id and a snippet of each, ranked; read "
-            "on with kb_get_document.",
+            "papers, PDF and office files). Answers with title, path, section or page, "
+            "document_id and a snippet of each, ranked; read on with kb_get_document.",
             search,
             kb_search,
         ),

@@ -1,11 +1,11 @@
-"""What contributors write in each round, and what must be there after any number of writes."""
+"""The writes of a contributor's round, and the records that any number of writes must leave."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
 
-# The name of a write, and which records it makes besides notifications and links.
+# The name of each write, and the records that it makes besides notifications and links.
 ROUND: tuple[tuple[str, Mapping[str, int]], ...] = (
     ("observe", {"observation": 1}),
     ("open", {"thread": 1}),
@@ -28,9 +28,9 @@ def key_of(number: int) -> str:
     return f"write-{number}"
 
 
-def made_by(writes: int) -> Counter[str]:
-    """The records that so many writes make, by kind."""
-    found: Counter[str] = Counter()
+def records_after(writes: int) -> Counter[str]:
+    """The number of records that so many writes make, by kind."""
+    counts: Counter[str] = Counter()
     for number in range(writes):
-        found.update(ROUND[number % len(ROUND)][1])
-    return found
+        counts.update(ROUND[number % len(ROUND)][1])
+    return counts

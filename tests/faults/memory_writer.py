@@ -1,4 +1,4 @@
-"""Keeps a library, and writes, edits, judges and deletes memories in it until its stdin ends."""
+"""Write, edit, judge and delete memories, with background work, until stdin ends."""
 
 import random
 import sys
@@ -34,7 +34,7 @@ def lamp(number: int, version: int) -> Memory:
 
 with open_library(settings_of(home, ACK_MEM_DB=str(root / "mem" / "claude-mem.db"))) as library:
     library.chores.append(partial(tend, library))
-    keeper = AutoIndexer(library)
+    indexer = AutoIndexer(library)
     add(library, lamp(1, 1))
     print("ready", flush=True)
     threading.Thread(target=lambda: (sys.stdin.read(), ended.set()), daemon=True).start()
@@ -48,5 +48,5 @@ with open_library(settings_of(home, ACK_MEM_DB=str(root / "mem" / "claude-mem.db
             delete(library, known[-1:])
         if ended.is_set():
             break
-    keeper.close()
+    indexer.close()
     print("done", number, flush=True)

@@ -1,6 +1,4 @@
-"""Indexes a folder where no file may grow beyond some bytes, then again without that limit; says
-how each went.
-"""
+"""Index a folder with and without a limit on file sizes; prints the outcome of each run."""
 
 import json
 import resource

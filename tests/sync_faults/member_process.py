@@ -1,5 +1,6 @@
-"""A member of a team as a process: writes as they and their agent do, and syncs in the background
-as cortexd does. Spoken to by lines.
+"""A team member as a process: their and their agent's writes, and a sync in the background.
+
+Answers lines of JSON.
 """
 
 from __future__ import annotations
@@ -27,46 +28,47 @@ from cortex.families.team.sync.client import Remote
 from cortex.families.team.sync.connection import connect, remote_of
 from cortex.families.team.sync.cycle import sync
 from families.memory.libraries import open_library, settings_of
-from sync_faults import deeds
+from sync_faults import member_writes
 
-EVERY_SECONDS = 0.05  # between two syncs
+# Between two syncs
+SYNC_PAUSE_SECONDS = 0.05
 
 
 def main(link: socket.socket, asked: dict[str, Any]) -> None:
     if skew := asked["skew"]:
-        _put_clock(skew)
+        _skew_clock(skew)
     settings = settings_of(Path(asked["home"]), CORTEX_TEAM_AGENT_TIER="2")
     link.sendall(b"{}\n")
     if asked["syncs"]:
-        _stay(link, settings)
+        _serve(link, settings)
         return
     for line in link.makefile("r", encoding="utf-8"):
-        # As each command does, so that cortexd has it in between
+        # Opened for each line as commands do, so that cortexd has it in between
         with open_library(settings) as library:
-            _say(link, answer(library, json.loads(line)))
+            _send(link, answer(library, json.loads(line)))
 
 
-def _stay(link: socket.socket, settings: Settings) -> None:
-    """Be there as cortexd is, and sync in the background."""
+def _serve(link: socket.socket, settings: Settings) -> None:
+    """Keep the library open as cortexd does, and sync in the background."""
     with open_library(settings) as library:
         busy = threading.Event()
-        threading.Thread(target=_sync_on, args=(library, busy), daemon=True).start()
+        threading.Thread(target=_sync_while_busy, args=(library, busy), daemon=True).start()
         for line in link.makefile("r", encoding="utf-8"):
-            told = json.loads(line)
-            # Whoever is asked for something else wants it quiet
-            (busy.set if "do" in told else busy.clear)()
-            _say(link, answer(library, told))
+            asked = json.loads(line)
+            # Every other request wants quiet
+            (busy.set if "write" in asked else busy.clear)()
+            _send(link, answer(library, asked))
 
 
-def _say(link: socket.socket, told: Mapping[str, object]) -> None:
-    link.sendall(json.dumps(told).encode() + b"\n")
+def _send(link: socket.socket, message: Mapping[str, object]) -> None:
+    link.sendall(json.dumps(message).encode() + b"\n")
 
 
 def answer(library: Library, asked: dict[str, Any]) -> Mapping[str, object]:
-    """What comes of what a member is asked for."""
-    if told := asked.get("do"):
+    """Do a request and return its result."""
+    if request := asked.get("write"):
         try:
-            made = deeds.do(library, told)
+            made = member_writes.apply(library, request)
         except CortexError as error:
             return {"error": error.code, "message": error.message}
         if asked.get("dies"):
@@ -78,10 +80,10 @@ def answer(library: Library, asked: dict[str, Any]) -> Mapping[str, object]:
     if asked.get("inbox"):
         waiting = inbox(library, None, limit=1000).entries
         return {
-            "told": [
-                (one.about, f"{one.title} {one.why}")
-                for one in waiting
-                if one.type == "system_alert"
+            "alerts": [
+                (entry.about, f"{entry.title} {entry.why}")
+                for entry in waiting
+                if entry.type == "system_alert"
             ]
         }
     if asked.get("check"):
@@ -96,8 +98,8 @@ def answer(library: Library, asked: dict[str, Any]) -> Mapping[str, object]:
     return asdict(outcome) | {"cursor": library.store.content.get(state.CURSOR)}
 
 
-def _put_clock(skew: float) -> None:
-    """Have the clock of this process show another time."""
+def _skew_clock(skew: float) -> None:
+    """Set the clock of this process ahead by so many seconds."""
     now, now_ns = time.time, time.time_ns
     time.time, time.time_ns = (lambda: now() + skew), (lambda: now_ns() + int(skew * 1e9))
 
@@ -107,11 +109,9 @@ def _remote(library: Library) -> Remote:
     return remote_of(library)
 
 
-def _sync_on(library: Library, busy: threading.Event) -> None:
-    """Sync again and again while there is work; whatever is in the way, the next time may be
-    better.
-    """
+def _sync_while_busy(library: Library, busy: threading.Event) -> None:
+    """Sync again and again while there is work, whatever the last sync came to."""
     while busy.wait():
-        time.sleep(EVERY_SECONDS)
+        time.sleep(SYNC_PAUSE_SECONDS)
         if library.store.content.get(state.URL):
             sync(library, _remote(library))

@@ -1,5 +1,6 @@
-"""A Core as a process: what `cortex core serve` runs, at any free port, told on the link; ends when
-whoever speaks to it does.
+"""A Core as a process, as `cortex core serve` runs it, at a free port sent on the link.
+
+Ends with the other end of the link.
 """
 
 from __future__ import annotations

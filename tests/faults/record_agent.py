@@ -1,5 +1,6 @@
-"""Writes records and asks questions as it is told, a line each; answers with JSON: what was found,
-or the code of an error.
+"""Write and search records on command, a line each.
+
+Answers with JSON: the result, or the code of an error.
 """
 
 import json
@@ -21,7 +22,7 @@ from cortex.engine.engine import Engine
 from cortex.families.team.search import RecordQuery, find
 from cortex.families.team.writes.create import create
 from families.memory.libraries import open_library, settings_of
-from faults.plan import key_of
+from faults.write_plan import key_of
 
 LIMITS = {"memory": resource.RLIMIT_AS, "file": resource.RLIMIT_FSIZE}
 
@@ -38,12 +39,10 @@ def used_addresses() -> int:
 
 
 def limit(kind: str, size: str) -> str:
-    """Let the process have so many bytes more memory, or files of at most that size; "" ends the
-    limit.
-    """
+    """Limit the process to more memory, or to files, of so many bytes; "" lifts the limit."""
     _, hard = resource.getrlimit(LIMITS[kind])
-    most = int(size) + (used_addresses() if kind == "memory" else 0) if size else hard
-    resource.setrlimit(LIMITS[kind], (most, hard))
+    maximum = int(size) + (used_addresses() if kind == "memory" else 0) if size else hard
+    resource.setrlimit(LIMITS[kind], (maximum, hard))
     return f"{memory_bytes()}"
 
 
@@ -53,12 +52,12 @@ with (
 ):
 
     def write(number: str) -> str:
-        """One record, under a key that follows from its number."""
+        """Write one record, under a key that follows from its number."""
         body = Observation(f"Lamp {number}", f"the lamp{number} flickers")
         return create(library, body, actor=person(), key=key_of(int(number))).id
 
     def ask() -> list[str]:
-        """What is found in the records and in the project."""
+        """Search the project and the records."""
         engine.index()
         found = engine.search(Query("switch lamp")).hits[:1]
         return [
@@ -67,19 +66,19 @@ with (
         ]
 
     def check() -> list[str]:
-        """What is wrong with both stores, once their indexes have followed."""
+        """Problems of both stores, once their indexes are up to date."""
         library.follow()
         engine.catch_up()
         return library.store.check() + engine.store.check()
 
-    keepers = [AutoIndexer(library), AutoIndexer(engine)]
+    indexers = [AutoIndexer(library), AutoIndexer(engine)]
     COMMANDS = {"write": write, "ask": ask, "check": check, "limit": limit}
     print("ready", flush=True)
     for line in sys.stdin:
         name, *arguments = line.rstrip("\n").split(" ")
         try:
             answer = COMMANDS[name](*arguments)
-        except Exception as error:  # what a caller would be told
+        except Exception as error:  # answered as a caller would see it
             answer = {
                 "error": explained(error, name).code,
                 "message": f"{type(error).__name__}: {error}"[:300],
@@ -88,5 +87,5 @@ with (
                 error.suggestions
             )
         print(json.dumps(answer), flush=True)
-    for keeper in keepers:
-        keeper.close()
+    for indexer in indexers:
+        indexer.close()

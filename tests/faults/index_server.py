@@ -1,4 +1,4 @@
-"""One of several servers on a folder: an engine with its keeper, which answers lines."""
+"""One of several servers on a folder: an engine with background indexing that answers lines."""
 
 import json
 import sys
@@ -12,12 +12,12 @@ from cortex.base.types import Mode, Query
 from cortex.engine.auto_indexer import AutoIndexer
 from cortex.engine.engine import Engine
 
-# Whoever asks does so again
+# The tests ask until the answer is there
 cortex.engine.auto_indexer.RETRY_SECONDS = cortex.engine.searcher.FIRST_ANSWER_SECONDS = 0.5
 root, home = Path(sys.argv[1]), Path(sys.argv[2])
 settings = load(root, environment={"CORTEX_HOME": str(home)}, flags={"indexing.workers": 1})
 with Engine(root, settings) as engine:
-    keeper = AutoIndexer(engine)
+    indexer = AutoIndexer(engine)
     print("ready", flush=True)
     for line in sys.stdin:
         verb, _, rest = line.strip().partition(" ")
@@ -31,4 +31,4 @@ with Engine(root, settings) as engine:
                 print(engine.index(paths=[rest] if rest else None).status, flush=True)
         except CortexError as error:
             print(error.code, flush=True)
-    keeper.close()
+    indexer.close()

@@ -1,8 +1,7 @@
-"""Faults inside single calls: of SQLite, of files below some folders, of numpy and of the word
-index.
+"""Faults in calls of SQLite, of files below some folders, of numpy and of tantivy.
 
-`Faults` counts the calls of each kind; the one that is armed makes the n-th fail, or the n-th and
-all after it, until it is lifted.
+`Faults` counts the calls of each kind; the armed fault makes the n-th call fail, or the n-th and
+all later ones, until it is lifted.
 """
 
 from __future__ import annotations
@@ -37,13 +36,14 @@ from cortex.engine.store.index import (
 OS_CALLS = ("open", "write", "fsync", "mkdir", "replace", "rename", "link")
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 ARRAY_MODULES = (vector_log, vector_file, vector_index, vector_scan, vector_indexes)
-MOST_PAGES = 1 << 30
-HEAP_BYTES = 40_000  # that SQLite still gets, at most
+MAX_PAGES = 1 << 30
+# The most memory that SQLite still gets
+HEAP_BYTES = 40_000
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Something that fails, and the codes that a caller may be told for it."""
+    """A kind of call that fails, and the error code that a caller must get for it."""
 
     name: str
     kind: str  # of the calls that fail
@@ -70,20 +70,20 @@ FAULTS = (
 
 
 class Faults:
-    """The calls of this process that are counted, and the one that is to fail."""
+    """Counted calls of this process, and the one that fails."""
 
     def __init__(self, folders: tuple[Path, ...]) -> None:
         self._folders = tuple(str(folder) for folder in folders)
         self._library = _sqlite_library()
-        self._turn = threading.RLock()
-        self._limited: list[sqlite3.Connection] = []
+        self._lock = threading.RLock()
+        self._full_databases: list[sqlite3.Connection] = []
         self.counts: Counter[str] = Counter()
         self._armed: Fault | None = None
         self._at, self._lasting, self._heap, self.hits = 0, False, 0, 0
 
     @property
     def available(self) -> tuple[Fault, ...]:
-        """The faults that can be made here: the memory of SQLite only where its library is reached."""
+        """The faults that can be made here: the memory of SQLite needs access to its library."""
         return tuple(
             fault
             for fault in FAULTS
@@ -92,9 +92,7 @@ class Faults:
 
     @contextmanager
     def armed(self, fault: Fault, at: int, *, lasting: bool, heap: int) -> Iterator[None]:
-        """Make the call with that number fail inside the block, and where it is `lasting` all after
-        it.
-        """
+        """Make the call of that number fail inside the block, and if `lasting` all later ones."""
         self.counts.clear()
         self._at, self._lasting, self._heap, self.hits = at, lasting, heap, 0
         self._armed = fault
@@ -105,8 +103,8 @@ class Faults:
             self._lift()
 
     def count(self, kind: str) -> bool:
-        """Count a call; true where it is to fail."""
-        with self._turn:
+        """Count a call and return whether it must fail."""
+        with self._lock:
             self.counts[kind] += 1
             if self._armed is None or self._armed.kind != kind:
                 return False
@@ -115,18 +113,18 @@ class Faults:
             self.hits += due
             return due
 
-    def point(self, kind: str) -> None:
-        """Count a call that Python makes, and have it fail where it is its turn."""
+    def check(self, kind: str) -> None:
+        """Count a call, and raise the armed fault's error if the call must fail."""
         if self.count(kind):
             raise self.make_error()
 
     def make_error(self) -> BaseException:
-        """Make the error of the fault that is armed."""
+        """The error of the armed fault."""
         assert self._armed is not None and self._armed.error is not None
         return self._armed.error()
 
     def run_statement(self, connection: sqlite3.Connection, run: Callable[[], Any]) -> Any:
-        """Run a statement of SQLite, with no page or no memory left where it is its turn."""
+        """Run a statement of SQLite, without pages or memory left if it must fail."""
         if not self.count("statement"):
             return run()
         assert self._armed is not None
@@ -141,7 +139,7 @@ class Faults:
                 self._lift()
 
     def is_watched(self, target: object) -> bool:
-        """Tell whether a path, or an open file, lies below the folders."""
+        """Return whether a path, or an open file, lies below the folders."""
         if isinstance(target, int):
             try:
                 target = os.readlink(f"/proc/self/fd/{target}")
@@ -156,7 +154,7 @@ class Faults:
         sqlite3.Connection.execute(
             connection, f"PRAGMA max_page_count = {max(1, pages)}"
         ).fetchone()
-        self._limited.append(connection)
+        self._full_databases.append(connection)
 
     def _limit_heap(self) -> None:
         assert self._library is not None
@@ -165,35 +163,33 @@ class Faults:
     def _lift(self) -> None:
         if self._library is not None:
             self._library.sqlite3_hard_heap_limit64(0)
-        for connection in self._limited:
+        for connection in self._full_databases:
             try:
                 sqlite3.Connection.execute(
-                    connection, f"PRAGMA max_page_count = {MOST_PAGES}"
+                    connection, f"PRAGMA max_page_count = {MAX_PAGES}"
                 ).fetchone()
             except sqlite3.ProgrammingError:  # closed meanwhile
                 continue
-        self._limited.clear()
+        self._full_databases.clear()
 
 
 def install(faults: Faults, patch: pytest.MonkeyPatch) -> None:
-    """Have all calls of these kinds counted from now on."""
+    """Count all calls of these kinds from now on."""
     for name in OS_CALLS:
         patch.setattr(os, name, _counted_os(faults, getattr(os, name)))
-    raw = _raw_file(faults)
+    raw = _counted_file(faults)
     opener = _counted_open(faults, builtins.open, raw)
     patch.setattr(builtins, "open", opener)
     patch.setattr(io, "open", opener)
     patch.setattr(vector_log, "FileIO", raw)
     patch.setattr(sqlite3, "connect", _counted_connect(faults, sqlite3.connect))
     for module in ARRAY_MODULES:
-        patch.setattr(module, "np", _Arrays(faults))
-    patch.setattr(lexical, "tantivy", _Words(tantivy, faults))
+        patch.setattr(module, "np", _CountedNumpy(faults))
+    patch.setattr(lexical, "tantivy", _CountedTantivy(tantivy, faults))
 
 
 def _sqlite_library() -> ctypes.CDLL | None:
-    """The library below Python's module; its limit on memory can be lowered by a statement, but not
-    raised.
-    """
+    """The library of Python's module: a statement can only lower its limit on memory."""
     import _sqlite3
 
     try:
@@ -212,21 +208,21 @@ def _counted_os(faults: Faults, original: Callable[..., Any]) -> Callable[..., A
 
     def call(target: Any, *arguments: Any, **options: Any) -> Any:
         if faults.is_watched(target) and not (reads and not arguments[0] & WRITING):
-            faults.point("file")
+            faults.check("file")
         return original(target, *arguments, **options)
 
     return call
 
 
-def _raw_file(faults: Faults) -> type[io.FileIO]:
-    class Raw(io.FileIO):
-        """A file whose writes are counted."""
+def _counted_file(faults: Faults) -> type[io.FileIO]:
+    class CountedFile(io.FileIO):
+        """A file with counted writes."""
 
         def write(self, data: Any, /) -> int:
-            faults.point("file")
+            faults.check("file")
             return super().write(data)
 
-    return Raw
+    return CountedFile
 
 
 def _counted_open(
@@ -235,7 +231,7 @@ def _counted_open(
     def call(file: Any, mode: str = "r", *arguments: Any, **options: Any) -> Any:
         if not set(mode) & set("wxa+") or arguments or not faults.is_watched(file):
             return original(file, mode, *arguments, **options)
-        faults.point("file")
+        faults.check("file")
         opener, buffering = options.pop("opener", None), options.pop("buffering", -1)
         found = raw(file, mode.replace("b", "").replace("t", ""), opener=opener)
         buffered = found if not buffering else io.BufferedWriter(found)
@@ -248,7 +244,7 @@ def _counted_connect(faults: Faults, original: Callable[..., Any]) -> Callable[.
     plain = sqlite3.Connection
 
     class Counted(plain):
-        """A connection whose statements are counted."""
+        """A connection with counted statements."""
 
         def execute(self, *arguments: Any) -> Any:
             return faults.run_statement(self, lambda: plain.execute(self, *arguments))
@@ -264,8 +260,8 @@ def _counted_connect(faults: Faults, original: Callable[..., Any]) -> Callable[.
     return connect
 
 
-class _Arrays:
-    """numpy, whose functions are counted."""
+class _CountedNumpy:
+    """numpy with counted functions."""
 
     def __init__(self, faults: Faults) -> None:
         self._faults = faults
@@ -276,14 +272,14 @@ class _Arrays:
             return found
 
         def call(*arguments: Any, **options: Any) -> Any:
-            self._faults.point("array")
+            self._faults.check("array")
             return found(*arguments, **options)
 
         return call
 
 
-class _Words:
-    """tantivy, its indexes, writers and searchers, whose calls are counted."""
+class _CountedTantivy:
+    """tantivy, or one of its indexes, writers and searchers, with counted calls."""
 
     def __init__(self, inner: Any, faults: Faults) -> None:
         self._inner, self._faults = inner, faults
@@ -294,7 +290,7 @@ class _Words:
     def __call__(self, *arguments: Any, **options: Any) -> Any:
         inner, faults = self._inner, self._faults
         if faults.count("words"):
-            # Who keeps the exception must not keep a writer, and with it the lock on its folder.
+            # A traceback that is kept must not keep a writer, and with it the lock on its folder.
             del self, inner
             raise faults.make_error()
         return self._wrapped(inner(*arguments, **options), True)
@@ -303,4 +299,8 @@ class _Words:
         ours = found is tantivy.Index or isinstance(
             found, (tantivy.Index, tantivy.IndexWriter, tantivy.Searcher)
         )
-        return _Words(found, self._faults) if ours or (callable(found) and not result) else found
+        return (
+            _CountedTantivy(found, self._faults)
+            if ours or (callable(found) and not result)
+            else found
+        )

@@ -1,6 +1,4 @@
-"""Memories outlive whatever happens to those who write them, and are whole for whoever reads them
-meanwhile.
-"""
+"""Memories survive the kill of their writer, and concurrent readers see each of them whole."""
 
 from __future__ import annotations
 
@@ -26,37 +24,37 @@ def variables(root: Path) -> dict[str, str]:
 
 
 @pytest.mark.soak
-def test_a_killed_curator_has_lost_no_decision_that_it_acknowledged(start, root, home, campaign):
+def test_killed_curator_loses_no_acknowledged_decision(start, root, home, campaign):
     made = make_claude_mem(root / "mem" / "claude-mem.db")
     made.many(12)
     made.close()
     chance = random.Random(20_261)
-    said: dict[tuple[str, str], tuple[int, str, str]] = {}
+    acknowledged: dict[tuple[str, str], tuple[int, str, str]] = {}
     for _ in range(campaign(5, 200)):
-        curator = start("curator.py")
+        curator = start("memory_curator.py")
         lines = [curator.read() for _ in range(chance.randrange(2, 25))]
-        threading.Event().wait(chance.random() * 0.05)  # any moment, not only the one after a line
+        threading.Event().wait(chance.random() * 0.05)  # any moment, not only after a line
         lines += curator.kill()
         for line in lines:
             for batch, origin, key, state, title in json.loads(line) if line.endswith("]") else ():
-                said[origin, key] = (batch, state, title)
+                acknowledged[origin, key] = (batch, state, title)
         with open_library(settings_of(home, **variables(root))) as library:
-            check(library, said)
+            check(library, acknowledged)
 
 
-def check(library: Library, said: dict[tuple[str, str], tuple[int, str, str]]) -> None:
+def check(library: Library, acknowledged: dict[tuple[str, str], tuple[int, str, str]]) -> None:
     lookup = library.store.memories
     log = lookup.decisions(100_000)
-    acknowledged = max((batch for batch, _, _ in said.values()), default=0)
-    late = {one.batch for one in log if one.batch > acknowledged}
-    assert len(late) <= 1, "only the step that was under way may be there without having been told"
-    touched = {(one.origin, one.key) for one in log if one.batch in late}
-    memories = {one.ref: one for one in lookup.select(MemoryFilter())}
-    for ref in touched:  # it is known from now on
-        one = memories.get(ref)
-        state = "deleted" if one is None else one.state.value if one.state else ""
-        said[ref] = (max(late), state, one.memory.title if one else "")
-    for ref, (_, state, title) in said.items():
+    last_batch = max((batch for batch, _, _ in acknowledged.values()), default=0)
+    late = {decision.batch for decision in log if decision.batch > last_batch}
+    assert len(late) <= 1, "only the interrupted step may be there without acknowledgement"
+    touched = {(decision.origin, decision.key) for decision in log if decision.batch in late}
+    memories = {record.ref: record for record in lookup.select(MemoryFilter())}
+    for ref in touched:  # its outcome is known from now on
+        record = memories.get(ref)
+        state = "deleted" if record is None else record.state.value if record.state else ""
+        acknowledged[ref] = (max(late), state, record.memory.title if record else "")
+    for ref, (_, state, title) in acknowledged.items():
         if state == "deleted":
             assert ref not in memories
             assert ref[0] == OWN or ref[1] in lookup.forgotten(ref[0])
@@ -66,18 +64,22 @@ def check(library: Library, said: dict[tuple[str, str], tuple[int, str, str]]) -
                 memories[ref].memory.title,
             ) == (state, title)
     sources = {
-        one.id: one for one in lookup.sources({ref[0] for ref in memories} | {OWN}, (SHOWN, STAGED))
+        source.id: source
+        for source in lookup.sources({ref[0] for ref in memories} | {OWN}, (SHOWN, STAGED))
     }
     docs = {
         (source.root, doc.path, source.id)
         for source in sources.values()
         for doc in library.store.content.docs(source.id)
     }
-    assert docs == {(*ref, one.source) for ref, one in memories.items() if one.source is not None}
-    for ref, one in memories.items():
-        assert (sources[one.source].name if one.source else None) == name_of(one.state, "approved")
-        last = next((line for line in log if (line.origin, line.key) == ref), None)
-        assert (last.after if last else "") == (one.state.value if one.state else ""), (
+    assert docs == {
+        (*ref, record.source) for ref, record in memories.items() if record.source is not None
+    }
+    for ref, record in memories.items():
+        name = sources[record.source].name if record.source else None
+        assert name == name_of(record.state, "approved")
+        last = next((entry for entry in log if (entry.origin, entry.key) == ref), None)
+        assert (last.after if last else "") == (record.state.value if record.state else ""), (
             "the log and the states differ"
         )
     assert library.holds() and library.follow()
@@ -86,16 +88,16 @@ def check(library: Library, said: dict[tuple[str, str], tuple[int, str, str]]) -
 
 
 @pytest.mark.soak
-def test_readers_get_whole_memories_while_others_write(start, root, home, campaign):
+def test_readers_see_whole_memories_during_writes(start, root, home, campaign):
     seconds = campaign(2, 60)
     made = make_claude_mem(root / "mem" / "claude-mem.db")
     session = made.session("s1", root.name)
     row(made, session, 0)
-    writer = start("judge.py")
+    writer = start("memory_writer.py")
     assert writer.read() == "ready"
-    readers = [start("asker.py") for _ in range(READERS)]
+    readers = [start("memory_reader.py") for _ in range(READERS)]
     for reader in readers:
-        reader.tell(str(seconds))
+        reader.write(str(seconds))
     ended = threading.Event()
     answers: list[str] = []
 

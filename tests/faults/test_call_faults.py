@@ -1,6 +1,4 @@
-"""A disk or memory that fails in one call, at any point: told as such, nothing lost, all well
-afterwards.
-"""
+"""A disk or memory that fails in one call: a clear error, nothing lost, all well afterwards."""
 
 from __future__ import annotations
 
@@ -41,12 +39,13 @@ from cortex.interfaces.cli.checks import Level
 from cortex.interfaces.cli.checks.home import check_home
 from families.memory.libraries import memories, settings_of
 from families.team.invariants import check_records
-from faults.injection import HEAP_BYTES, Fault, Faults, install
-from faults.plan import key_of
+from faults.call_faults import HEAP_BYTES, Fault, Faults, install
+from faults.write_plan import key_of
 
 LAMP = 'def switch_lamp(state):\n    """Turn the lamp on or off."""\n    return not state\n'
 SEED = 19
-LONG = 3_000  # bytes of a text, so that the database has to grow for it
+# So that the database has to grow for a text
+TEXT_BYTES = 3_000
 STEPS = (
     *(
         "record",
@@ -62,11 +61,11 @@ STEPS = (
     ),
     *("snapshot", "restore", "doctor", "reopen", "migrate"),
 )
-LEFT = (".snapshot-*", ".recovery-*", "cortex.db.damaged-*", "tmp*")
+LEFTOVERS = (".snapshot-*", ".recovery-*", "cortex.db.damaged-*", "tmp*")
 
 
 class World:
-    """A home and a project at work, and what was acknowledged of all that was written there."""
+    """A home and a project in use, and their acknowledged writes."""
 
     def __init__(self, settings: Settings, documents: Path, chance: random.Random) -> None:
         assert settings.root is not None
@@ -106,10 +105,9 @@ class World:
                 self.engine.close()
 
     # -- steps
-    # ---------------------------------------------------------------------------------------------------------
 
     def prepare(self, step: str) -> None:
-        """Do what the step needs, before anything fails."""
+        """Prepare what the step needs, before anything fails."""
         self.number += 1
         lines = f"def lamp_{self.number}():\n    return '{self.text()}'\n"
         match step:
@@ -189,7 +187,7 @@ class World:
         self.open()
 
     def doctor(self) -> None:
-        """What it finds wrong here is what fails, and never a damage."""
+        """The doctor may report the failing call, but never damage."""
         wrong = [found for found in check_home(self.home_settings) if found.level is not Level.OK]
         assert not [
             found for found in wrong if "damaged" in found.text or "salvage" in found.fix
@@ -202,15 +200,15 @@ class World:
     def migrate(self) -> None:
         Store(self.older).close()
 
-    # -- what holds afterwards
-    # -----------------------------------------------------------------------------------------
+    # -- conditions afterwards
 
     def check(self, step: str) -> None:
-        """Go on as if nothing had been: every call works, and all that was acknowledged is there."""
+        """Go on as before: every call works, and all acknowledged writes are there."""
         if not self.is_open:
             self.open()
         assert step != "migrate" or self.is_migrated()
-        self.record()  # the same again, where that was the step
+        # A retry, where that was the step
+        self.record()
         if step == "memory":
             self.memory()
         if step == "forget" and self.number in self.memories:
@@ -239,7 +237,9 @@ class World:
         for snapshot in list_snapshots(self.home)[:1]:
             verify_snapshot(snapshot)
         folders = (self.home, self.home / "backups", self.engine.store.directory)
-        left = [path for folder in folders if folder for name in LEFT for path in folder.glob(name)]
+        left = [
+            path for folder in folders if folder for name in LEFTOVERS for path in folder.glob(name)
+        ]
         assert left == []
 
     def check_memories(self) -> None:
@@ -247,13 +247,13 @@ class World:
             (memory.memory.title, memory.memory.facts)
             for memory in memories(self.library, origins=(OWN,))
         )
-        wanted = (
+        expected = (
             (f"The lamp {number} hums", ("it hums", text)) for number, text in self.memories.items()
         )
-        assert known == sorted(wanted)
+        assert known == sorted(expected)
 
     def make_older(self) -> None:
-        """A store that an earlier version of Cortex left, with a folder of documents in it."""
+        """Make a store of an earlier version of Cortex, with a folder of documents in it."""
         for path in sorted(self.older.rglob("*"), reverse=True):
             path.rmdir() if path.is_dir() else path.unlink()
         with closing(sqlite3.connect(self.older / STORE_NAME)) as connection:
@@ -269,13 +269,13 @@ class World:
             ] and store.check() == []
 
     def text(self) -> str:
-        """A text of this round that can't be packed."""
-        return random.Random(self.number).randbytes(LONG // 2).hex()
+        """A text of this round that can't be compressed."""
+        return random.Random(self.number).randbytes(TEXT_BYTES // 2).hex()
 
 
 @pytest.fixture
 def world(memory: Path, tmp_path: Path) -> Iterator[World]:
-    """It lies in memory, where the many writes that wait for the disk cost nothing."""
+    """A world in memory, where the many durable writes cost nothing."""
     root = memory / "work"
     root.mkdir()
     (root / "pyproject.toml").write_text("[project]\n", encoding="utf-8")
@@ -291,36 +291,40 @@ def world(memory: Path, tmp_path: Path) -> Iterator[World]:
 def faults(world: World, monkeypatch: pytest.MonkeyPatch) -> Faults:
     made = Faults((world.home, world.root / ".cortex", world.older))
     install(made, monkeypatch)
-    # What a restore makes anew is by the same embedder.
+    # A restored store has the same embedder.
     monkeypatch.setattr(recovery, "Library", partial(Library, embedder=HashingEmbedder()))
     return made
 
 
-def play(world: World, faults: Faults, step: str, fault: Fault, most: int) -> str:
-    """One step with a fault at a random point of it; gives the code that the caller was told."""
-    chance, told = world.chance, ""
-    at, lasting, heap = chance.randint(1, most), chance.random() < 0.5, chance.randrange(HEAP_BYTES)
-    story = f"{step} {world.number}: {fault.name} at {at} of {most}, lasting {lasting}, {heap}"
+def play(world: World, faults: Faults, step: str, fault: Fault, calls: int) -> str:
+    """Play a step with a fault in one of its calls, and return the error code that it raised."""
+    chance, code = world.chance, ""
+    at, lasting, heap = (
+        chance.randint(1, calls),
+        chance.random() < 0.5,
+        chance.randrange(HEAP_BYTES),
+    )
+    story = f"{step} {world.number}: {fault.name} at {at} of {calls}, lasting {lasting}, {heap}"
     try:
         with faults.armed(fault, at, lasting=lasting, heap=heap):
             getattr(world, step)()
     except Exception as error:
         answer = explained(error, step)
-        told = answer.code
+        code = answer.code
         advice = " ".join(answer.suggestions).lower()
-        assert told == fault.code and not ("delete" in advice or "cortex.db" in advice), (
+        assert code == fault.code and not ("delete" in advice or "cortex.db" in advice), (
             story,
             repr(error),
         )
     try:
         world.check(step)
     except Exception as error:
-        raise AssertionError(f"{story}, told {told!r}") from error
-    return told
+        raise AssertionError(f"{story}, code {code!r}") from error
+    return code
 
 
 @pytest.mark.soak
-def test_a_call_that_fails_at_any_point_is_told_as_such_and_costs_nothing(campaign, world, faults):
+def test_failing_call_gives_its_error_code_and_loses_nothing(campaign, world, faults):
     world.open()
     world.library.add_folder(world.documents)
     observed: dict[str, Counter[str]] = {}
@@ -330,7 +334,7 @@ def test_a_call_that_fails_at_any_point_is_told_as_such_and_costs_nothing(campai
         getattr(world, step)()
         observed[step] = Counter(faults.counts)
         world.check(step)
-    told: Counter[str] = Counter()
+    codes: Counter[str] = Counter()
     chosen = [
         (step, fault) for step in STEPS for fault in faults.available if observed[step][fault.kind]
     ]
@@ -341,5 +345,5 @@ def test_a_call_that_fails_at_any_point_is_told_as_such_and_costs_nothing(campai
         step, fault = chosen[number % len(chosen)]
         world.prepare(step)
         code = play(world, faults, step, fault, observed[step][fault.kind])
-        told[code or ("nothing" if faults.hits else "not reached")] += 1
-    print(f"{rounds} rounds of {len(chosen)} pairs: {dict(told)}")
+        codes[code or ("nothing" if faults.hits else "not reached")] += 1
+    print(f"{rounds} rounds of {len(chosen)} pairs: {dict(codes)}")

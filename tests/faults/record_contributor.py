@@ -1,8 +1,6 @@
-"""Contributes to what a team keeps for ever, each write under a key that follows from its number;
-says number and id after it is done.
+"""Write team records for ever, each under the key of its number; prints number and id.
 
-Begins with the first one each time, so that all that came before, acknowledged or not, is tried
-again.
+Starts with the first write each time, so that all earlier ones, acknowledged or not, are retried.
 """
 
 import sys
@@ -28,18 +26,18 @@ from cortex.families.team.writes.actions import resolve_thread, update_task
 from cortex.families.team.writes.create import create, create_observations
 from cortex.families.team.writes.drafts import approve, create_draft, reject
 from families.memory.libraries import open_library, settings_of
-from faults.plan import ROUND, key_of
+from faults.write_plan import ROUND, key_of
 
 
 class Contributor:
-    """One who knows what was written: whoever tries again is told the same ids."""
+    """Writes by number, and the ids that they were answered with: a retry has the same id."""
 
     def __init__(self, library: Library) -> None:
         self.library, self.person, self.agent = library, person(), agent(library.settings)
         self.known: dict[int, str] = {}
 
     def write(self, number: int) -> str:
-        """One write; gives the id of what came of it."""
+        """Do one write and return the id of its record."""
         turn, place = divmod(number, len(ROUND))
         at = {
             name: self.known.get(turn * len(ROUND) + index, "")
@@ -50,7 +48,7 @@ class Contributor:
         return self.known[number]
 
     def _write(self, name: str, at: dict[str, str], turn: int, before: str, key: str) -> str:
-        library, me, it = (
+        library, by_person, by_agent = (
             self.library,
             {"actor": self.person, "key": key},
             {"actor": self.agent, "key": key},
@@ -64,19 +62,19 @@ class Contributor:
                     subcortex="lamps",
                     code_links=(link,),
                 )
-                # From the second on it contradicts those before
-                return create(library, body, **it).id
+                # From the second on each contradicts the ones before
+                return create(library, body, **by_agent).id
             case "open":
                 return create(
                     library,
                     Thread(f"Why does lamp {turn} blink?", "@agent, look.", subcortex="lamps"),
-                    **me,
+                    **by_person,
                 ).id
             case "say":
                 return create(
                     library,
                     Comment(at["open"], f"Its fuse {turn} was loose. We decided to solder it."),
-                    **me,
+                    **by_person,
                 ).id
             case "draft":
                 body = Draft(
@@ -86,32 +84,37 @@ class Contributor:
                     target=at["open"],
                     target_kind="thread",
                 )
-                return create_draft(library, body, **it)[0].id
+                return create_draft(library, body, **by_agent)[0].id
             case "approve":
-                return approve(library, at["draft"], **me).record.id
+                return approve(library, at["draft"], **by_person).record.id
             case "plan":
                 return create(
                     library,
                     Task(f"Solder fuse {turn}", assignees=("agent",), thread=at["open"]),
-                    **me,
+                    **by_person,
                 ).id
             case "block":
                 return update_task(
-                    library, at["plan"], {"state": "blocked", "blocked_reason": "no solder"}, **me
+                    library,
+                    at["plan"],
+                    {"state": "blocked", "blocked_reason": "no solder"},
+                    **by_person,
                 ).id
             case "batch":
-                some = [
+                observations = [
                     Observation(f"Fuse {turn} seen {part}", thread=at["open"])
                     for part in ("cold", "warm")
                 ]
-                done = create_observations(library, [some[0], Observation(""), some[1]], **it)
+                done = create_observations(
+                    library, [observations[0], Observation(""), observations[1]], **by_agent
+                )
                 return ",".join(outcome.id or "-" for outcome in done.outcomes)
             case "sum up":
                 return create(
                     library,
                     Comment(at["open"], f"Lamp {turn} is done."),
                     summary=f"Fuse {turn}.",
-                    **me,
+                    **by_person,
                 ).id
             case "decide":
                 rests_on = (Evidence("thread", at["open"]), Evidence("comment", at["approve"]))
@@ -122,15 +125,17 @@ class Contributor:
                     evidence=rests_on,
                     supersedes=before,
                 )
-                return create(library, body, **me).id
+                return create(library, body, **by_person).id
             case "propose":
                 return create_draft(
-                    library, Draft("artifact", f"Rule {turn}", "No lamp blinks."), **it
+                    library, Draft("artifact", f"Rule {turn}", "No lamp blinks."), **by_agent
                 )[0].id
             case "reject":
-                return reject(library, at["propose"], notes="no", **me).id
+                return reject(library, at["propose"], notes="no", **by_person).id
             case _:
-                return resolve_thread(library, at["open"], f"Fuse {turn} is soldered.", **me).id
+                return resolve_thread(
+                    library, at["open"], f"Fuse {turn} is soldered.", **by_person
+                ).id
 
 
 def main(home: Path) -> None:

@@ -1,9 +1,7 @@
-"""Starts processes in the time of a fork: what they need is imported once, here, where no thread
-runs.
+"""Start processes by forking this one, which has their modules loaded and no threads.
 
-Asked by lines of JSON on its stdin: which program, with what arguments, and the socket on which it
-is to be spoken to; answers with the process id. The children are those of this process, which
-leaves none behind: each ends when whoever speaks to it does.
+Each line of JSON on stdin asks for a program with its arguments and the socket to answer on; the
+line of the answer is its process id. Each child ends with the other end of its socket.
 """
 
 from __future__ import annotations
@@ -18,13 +16,13 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from sync_faults import core_program, member_program
+from sync_faults import core_process, member_process
 
-PROGRAMS = {"core": core_program.main, "member": member_program.main}
+PROGRAMS = {"core": core_process.main, "member": member_process.main}
 
 
 def main() -> None:
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # whoever was killed is gone
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # killed children need no wait
     for line in sys.stdin:
         asked = json.loads(line)
         child = os.fork()
@@ -34,11 +32,11 @@ def main() -> None:
 
 
 def run(asked: dict[str, object]) -> None:
-    """Be the program that is asked for, and nothing else afterwards."""
+    """Run the program and exit."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    said = os.open(str(asked["log"]), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    for number, file in ((0, nothing), (1, said), (2, said)):
+    output = os.open(str(asked["log"]), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    no_input = os.open(os.devnull, os.O_RDONLY)
+    for number, file in ((0, no_input), (1, output), (2, output)):
         os.dup2(file, number)
     code = 1
     try:

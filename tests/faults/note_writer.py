@@ -1,4 +1,4 @@
-"""Puts records and saves and indexes files for ever, and says what it has done after it is done."""
+"""Put notes and save and index files for ever, and print each after it is done."""
 
 import sys
 from itertools import count
@@ -13,7 +13,7 @@ settings = load(root, environment={"CORTEX_HOME": str(home)}, flags={"indexing.w
 
 
 def word(number: int) -> str:
-    """A word that is no other's part: digits would be split off."""
+    """A word that is no part of another: digits would be split off."""
     return "".join("abcdefghij"[int(digit)] for digit in str(number)) + "zz"
 
 

@@ -1,8 +1,7 @@
-"""Indexes a folder and has it embedded in the background by an embedder that counts what it is
-asked for.
+"""Index a folder and embed it in the background with an embedder that is charged for.
 
-Says "ready", then the first line of every text that the embedder is asked for, and "kept" once
-these are kept.
+Prints "ready", then "asks" with the first line of each text that is embedded, "kept" once these
+vectors are stored, and "done" at the end.
 """
 
 import sys
@@ -17,8 +16,8 @@ from cortex.engine.embedders.hash_embedder import HashingEmbedder
 from cortex.engine.engine import Engine
 
 
-class Costly(HashingEmbedder):
-    """As in test_sequences.py, but that it tells."""
+class LoggedEmbedder(HashingEmbedder):
+    """An embedder that is charged for, which prints each text."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -28,7 +27,8 @@ class Costly(HashingEmbedder):
     def embed(self, texts, mode):
         for text in texts:
             say("asks", text.strip().partition("\n")[0])
-        time.sleep(0.02 * len(texts))  # so that batches stay small
+        # Batches are sized by the time that they take: this keeps them small
+        time.sleep(0.02 * len(texts))
         return super().embed(texts, mode)
 
 
@@ -39,18 +39,20 @@ def say(*words: str) -> None:
 
 root, home = Path(sys.argv[1]), Path(sys.argv[2])
 settings = load(root, environment={"CORTEX_HOME": str(home)}, flags={"indexing.workers": 1})
-with Engine(root, settings, embedders=Embedders(Costly(), lambda: HashingEmbedder(32))) as engine:
+with Engine(
+    root, settings, embedders=Embedders(LoggedEmbedder(), lambda: HashingEmbedder(32))
+) as engine:
     pay = engine.store.indexes.sets.pay
 
-    def pay_and_tell(stamp, model, hashes, rows, known):
+    def pay_and_say(stamp, model, hashes, rows, known):
         pay(stamp, model, hashes, rows, known)
         say("kept")
 
-    engine.store.indexes.sets.pay = pay_and_tell  # type: ignore[method-assign]
+    engine.store.indexes.sets.pay = pay_and_say  # type: ignore[method-assign]
     say("ready")
-    keeper = AutoIndexer(engine)
+    indexer = AutoIndexer(engine)
     while engine.vitals().embedding.answering != "test costly":
         time.sleep(0.01)
     say("done")
     sys.stdin.read()
-    keeper.close()
+    indexer.close()

@@ -1,7 +1,7 @@
-"""Rules of the source tree: which module may import which, and what only one package may contain.
+"""Rules of the source tree: imports between modules, contents of single packages, names and sizes.
 
-The contracts are in pyproject.toml; what import-linter can't see (calls, names, SQL) is read from
-the syntax trees here.
+The contracts are in pyproject.toml; calls, names, SQL and sizes, which
+import-linter can't see, are read from the syntax trees here.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "cortex"
 FILES = sorted(PACKAGE.rglob("*.py"))
-MAX_LINES = 720
+MAX_FILE_LINES = 720
+MAX_FUNCTION_LINES = 50
 EMPTY_NAMES = {"manager", "helper", "util", "utils", "misc"}
-# These choose what a child inherits, or are front ends, which forward what they have and look for
-# cortexd; settings are elsewhere.
+# These choose the variables that a child inherits, or are front ends, which forward theirs and look
+# for cortexd; settings are elsewhere.
 INHERITED = {"engine/sources/git.py", "base/runtime/rendezvous.py", "interfaces/daemon/hook.py"}
-# In every package of commands; a contract in pyproject.toml says which
+# In every package of commands; a contract in pyproject.toml lists the packages
 TERMINAL = {"click", "rich", "typer"}
 DATABASES_OF_OTHERS = (
     "families/memory/adapters",
@@ -50,7 +51,7 @@ def tree_of(file: Path) -> ast.Module:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def trees_let_go() -> Iterator[None]:
+def released_trees() -> Iterator[None]:
     """The trees of all modules take 100 MB."""
     yield
     tree_of.cache_clear()
@@ -184,7 +185,7 @@ def test_only_the_store_holds_sql():
     assert found == []
 
 
-def test_no_pattern_means_something_else_on_an_older_python():
+def test_no_pattern_of_re_needs_python_3_11_5():
     """Before 3.11.5 `re` mishandles possessive quantifiers and atomic groups; the library `regex`
     doesn't.
     """
@@ -222,11 +223,11 @@ def _as_text(value: object) -> str:
         ("+++", False),
     ],
 )
-def test_a_possessive_quantifier_is_told_from_other_signs(pattern: str, expected: bool):
+def test_possessive_quantifier_is_distinguished_from_other_signs(pattern: str, expected: bool):
     assert bool(POSSESSIVE.search(pattern)) is expected
 
 
-def test_no_name_says_nothing():
+def test_no_module_class_or_function_has_an_empty_name():
     found = []
     for file in FILES:
         if words_of_name(file.stem) & EMPTY_NAMES:
@@ -239,12 +240,37 @@ def test_no_name_says_nothing():
     assert found == []
 
 
-def test_every_file_can_be_read_in_one_sitting():
+def test_no_file_is_longer_than_the_limit():
     lengths = {
         str(file.relative_to(ROOT)): len(file.read_text(encoding="utf-8").splitlines())
         for file in FILES
     }
-    assert {file: lines for file, lines in lengths.items() if lines >= MAX_LINES} == {}
+    assert {file: lines for file, lines in lengths.items() if lines >= MAX_FILE_LINES} == {}
+
+
+def test_no_function_is_longer_than_the_limit():
+    """The signature of a command doesn't count: each option takes several lines."""
+    found = [
+        f"{at(file, node)} {node.name}: {lines} lines"
+        for file in FILES
+        for node in ast.walk(tree_of(file))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (lines := lines_of(node, with_signature=not has_commands(file))) > MAX_FUNCTION_LINES
+    ]
+    assert found == []
+
+
+def lines_of(function: ast.FunctionDef | ast.AsyncFunctionDef, *, with_signature: bool) -> int:
+    first = function if with_signature else function.body[0]
+    return (function.end_lineno or 0) - first.lineno + 1
+
+
+@pytest.mark.parametrize(("with_signature", "expected"), [(True, 5), (False, 3)])
+def test_signature_of_a_command_is_not_counted(with_signature: bool, expected: int):
+    text = 'def add(\n    name):\n    """Add."""\n    print(name)\n    return 0\n'
+    (function,) = ast.parse(text).body
+    assert isinstance(function, ast.FunctionDef)
+    assert lines_of(function, with_signature=with_signature) == expected
 
 
 @pytest.mark.parametrize(
@@ -260,12 +286,12 @@ def test_every_file_can_be_read_in_one_sitting():
         ("BEGIN with a sentence. Then another.", False),
     ],
 )
-def test_a_statement_is_told_from_prose(text: str, expected: bool):
+def test_sql_statement_is_distinguished_from_prose(text: str, expected: bool):
     assert bool(STATEMENT.match(text)) is expected
 
 
-def test_the_command_is_reached_before_anything_heavy_is_loaded():
-    """From its first line on a server ends well when it is told to go, so that line must come soon."""
+def test_entry_point_is_reached_before_anything_heavy_is_imported():
+    """A server shuts down cleanly from its first line on, so that line must come soon."""
     loaded = "import sys; before = set(sys.modules); import cortex.__main__; print(*sorted(set(sys.modules) - before))"
     ended = subprocess.run(
         [sys.executable, "-c", loaded],
