@@ -136,7 +136,7 @@ def chunks(engine: Engine) -> set[int]:
     return {chunk for doc in lookup.docs(engine.source.id) for chunk, _ in lookup.chunks(doc.blob)}
 
 
-def test_a_costly_embedder_is_not_asked_in_a_run_and_the_cheap_one_answers_meanwhile(open_engine):
+def test_cheap_embedder_answers_and_no_run_calls_the_costly_one(open_engine):
     costly = Costly()
     engine = open_engine(costly, HashingEmbedder())
     engine.index()
@@ -148,7 +148,7 @@ def test_a_costly_embedder_is_not_asked_in_a_run_and_the_cheap_one_answers_meanw
     assert (state.answering, state.share, state.costly) == ("hashing words", 0.0, True)
 
 
-def test_once_everything_is_embedded_the_costly_vectors_answer_and_are_the_only_ones(open_engine):
+def test_complete_costly_vectors_answer_and_replace_the_cheap_ones(open_engine):
     costly = Costly()
     engine = open_engine(costly, HashingEmbedder())
     engine.index()
@@ -160,7 +160,7 @@ def test_once_everything_is_embedded_the_costly_vectors_answer_and_are_the_only_
     assert (sets(engine), engine.store.check()) == (["test costly"], [])
 
 
-def test_without_a_cheap_embedder_words_answer_until_everything_is_embedded(open_engine):
+def test_words_answer_until_all_is_embedded_without_a_cheap_embedder(open_engine):
     engine = open_engine(Costly())
     engine.index()
     page = engine.search(Query("switch lamp"))
@@ -168,7 +168,7 @@ def test_without_a_cheap_embedder_words_answer_until_everything_is_embedded(open
     assert any("embedded by test costly" in note for note in page.notes)
 
 
-def test_the_keeper_embeds_in_the_background_and_takes_what_is_saved_later(
+def test_auto_indexer_embeds_in_the_background_and_follows_later_saves(
     open_engine, keep, root, until
 ):
     costly = Costly()
@@ -207,7 +207,7 @@ def test_the_most_useful_files_are_embedded_first(open_engine, root):
     assert order == sorted(order)
 
 
-def test_the_same_text_is_never_paid_for_twice(open_engine, root):
+def test_same_text_is_never_paid_for_twice(open_engine, root):
     costly = Costly()
     engine = open_engine(costly, HashingEmbedder())
     many = "\n\n\n".join(
@@ -231,7 +231,7 @@ def test_the_same_text_is_never_paid_for_twice(open_engine, root):
     assert set(engine.store.indexes.vectors(costly.stamp).ids().tolist()) == chunks(engine)
 
 
-def test_a_restart_goes_on_where_it_was(open_engine, root):
+def test_restart_continues_embedding_where_it_stopped(open_engine, root):
     write(
         root,
         {
@@ -257,7 +257,7 @@ def test_a_restart_goes_on_where_it_was(open_engine, root):
     assert state_of(again).share == 1.0
 
 
-def test_after_completion_a_missing_vector_does_not_switch_the_others_off(open_engine, root):
+def test_missing_vector_after_completion_keeps_the_others_in_use(open_engine, root):
     costly = Costly()
     engine = open_engine(costly, HashingEmbedder())
     engine.index()
@@ -270,7 +270,7 @@ def test_after_completion_a_missing_vector_does_not_switch_the_others_off(open_e
     assert engine.store.check() == []
 
 
-def test_where_most_of_the_vectors_are_missing_the_cheap_ones_answer_again(open_engine, root):
+def test_cheap_vectors_answer_again_when_most_costly_ones_are_missing(open_engine, root):
     costly = Costly()
     engine = open_engine(costly, HashingEmbedder())
     engine.index()
@@ -290,7 +290,7 @@ def test_where_most_of_the_vectors_are_missing_the_cheap_ones_answer_again(open_
     assert (state_of(engine).answering, sets(engine)) == ("test costly", ["test costly"])
 
 
-def test_another_model_is_made_beside_the_first_and_nothing_is_paid_for_when_going_back(
+def test_second_model_is_kept_beside_the_first_and_going_back_costs_nothing(
     open_engine,
 ):
     first, second = Costly("first"), Costly("second", 64)
@@ -342,7 +342,7 @@ def test_the_earlier_model_answers_until_the_new_one_has_embedded_everything(ope
     assert (state_of(engine).answering, sets(engine)) == ("test wanted", ["test wanted"])
 
 
-def test_a_question_that_cannot_be_embedded_is_answered_by_words_and_not_remembered(open_engine):
+def test_query_that_cannot_be_embedded_is_answered_by_words_and_not_cached(open_engine):
     costly = Costly()
     engine = open_engine(costly, HashingEmbedder())
     engine.index()
@@ -358,7 +358,7 @@ def test_a_question_that_cannot_be_embedded_is_answered_by_words_and_not_remembe
     assert (page.mode, page.cached) == (Mode.HYBRID, False)
 
 
-def test_an_embedder_that_fails_in_the_background_is_asked_again_later(open_engine, keep, until):
+def test_failed_background_embedding_is_retried_later(open_engine, keep, until):
     costly = Costly()
     costly.fails = True
     engine = open_engine(costly, HashingEmbedder())
@@ -373,7 +373,7 @@ def test_an_embedder_that_fails_in_the_background_is_asked_again_later(open_engi
     assert state_of(engine).problem == ""
 
 
-def test_nothing_is_paid_for_that_could_not_be_searched(open_engine):
+def test_texts_beyond_the_vector_limit_are_not_paid_for(open_engine):
     costly = Costly(dimensions=256)
     engine = open_engine(costly, HashingEmbedder(8), limits__memory__embeddings=200)
     engine.index()
@@ -396,7 +396,7 @@ def test_closing_does_not_wait_for_a_batch_under_way(open_engine, keep, until):
     assert not engine.embedding._thread.is_alive()
 
 
-def test_nothing_is_said_of_an_embedder_that_was_closed_on_purpose(
+def test_embedder_closed_on_purpose_is_not_reported(
     open_engine, keep, until, caplog
 ):
     class Waited(Costly):
@@ -421,7 +421,7 @@ def test_nothing_is_said_of_an_embedder_that_was_closed_on_purpose(
     assert "embedding stopped" not in caplog.text
 
 
-def test_an_embedder_that_failed_a_question_gets_no_more_passages_until_it_has_rested(
+def test_embedder_that_failed_a_query_gets_no_passages_until_its_rest_ends(
     open_engine, root
 ):
     write(
@@ -446,7 +446,7 @@ def test_an_embedder_that_failed_a_question_gets_no_more_passages_until_it_has_r
     assert (wanted.rests, len(costly.paid)) == (True, 16)
 
 
-def test_what_began_before_a_failure_does_not_end_the_rest_after_it():
+def test_success_begun_before_a_failure_does_not_end_the_rest():
     costly = Costly()
     guarded = CircuitBreaker(costly)
     costly.gate.clear()
@@ -468,7 +468,7 @@ def test_what_began_before_a_failure_does_not_end_the_rest_after_it():
     assert (guarded.rests, guarded.problem) == (False, "")
 
 
-def test_an_embedder_rests_longer_each_time_although_it_can_be_connected():
+def test_rest_of_an_embedder_grows_with_each_failure_despite_connecting():
     costly = Costly()
     guarded, rests = CircuitBreaker(costly), []
     for _ in range(3):
@@ -481,7 +481,7 @@ def test_an_embedder_rests_longer_each_time_although_it_can_be_connected():
     assert rests == [5, 10, 20]
 
 
-def test_while_something_is_embedded_a_search_neither_counts_chunks_nor_loads_the_new_vectors(
+def test_search_during_embedding_counts_no_chunks_and_loads_no_new_vectors(
     open_engine, root
 ):
     write(
@@ -509,7 +509,7 @@ def test_while_something_is_embedded_a_search_neither_counts_chunks_nor_loads_th
     assert 0 < state_of(reader).share < 1
 
 
-def test_a_reader_searches_what_the_holder_embedded(open_engine):
+def test_reader_searches_vectors_of_the_lease_holder(open_engine):
     holder, reader = Costly(), Costly()
     engine = open_engine(holder)
     engine.index()
@@ -520,7 +520,7 @@ def test_a_reader_searches_what_the_holder_embedded(open_engine):
     assert (page.mode, page.cached, reader.paid) == (Mode.HYBRID, False, [])
 
 
-def test_what_is_forgotten_leaves_no_vector_behind(open_engine):
+def test_forgotten_text_leaves_no_vector(open_engine):
     engine = open_engine(Costly())
     engine.index()
     (doc,) = engine.put([Note("notes", "a.md", "the cat sleeps\n")])
@@ -534,7 +534,7 @@ def test_what_is_forgotten_leaves_no_vector_behind(open_engine):
     assert count() == before - 1
 
 
-def test_models_that_nobody_wants_any_more_are_dropped_in_the_end(open_engine):
+def test_unused_models_are_dropped_after_a_while(open_engine):
     engine = open_engine(Costly("first"))
     engine.index()
     embed(engine)
@@ -546,7 +546,7 @@ def test_models_that_nobody_wants_any_more_are_dropped_in_the_end(open_engine):
     assert [stamp.model for stamp, _, _ in engine.store.paid.models()] == ["second"]
 
 
-def test_vectors_of_texts_that_are_gone_go_with_them(open_engine, root):
+def test_vectors_of_removed_texts_are_removed(open_engine, root):
     engine = open_engine(Costly())
     engine.index()
     embed(engine)

@@ -114,7 +114,7 @@ def url() -> Iterator[str]:
     handler.local.close()
 
 
-def test_a_library_is_filled_searched_emptied_and_purged_over_http(tmp_path: Path, url: str):
+def test_library_is_filled_searched_emptied_and_purged_over_http(tmp_path: Path, url: str):
     notes = tmp_path / "notes"
     notes.mkdir()
     for number in range(30):

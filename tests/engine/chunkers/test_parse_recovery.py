@@ -36,7 +36,7 @@ def test_definitions_below_an_error_are_found():
     assert any(each.endswith("total") for each in found)
 
 
-def test_one_declaration_that_the_grammar_does_not_know_costs_no_other():
+def test_unknown_declaration_hides_no_other_symbol():
     found = symbols_of(KOTLIN, "kotlin")
     for n in range(4):
         assert f"interface Shop{n}" in found
@@ -65,7 +65,7 @@ def test_a_source_with_few_errors_keeps_its_grammar():
     assert symbols_of(text, "python")[:20] == [f"function f{n}" for n in range(20)]
 
 
-def test_where_nothing_is_understood_keywords_still_give_symbols():
+def test_unparsable_source_still_has_symbols_found_by_keyword():
     text = "%% ((( ??? }\n" * 20 + "interface Lost {\n  ((( %% ???\n}\n" + "]] ??? (((\n" * 20
     assert "interface Lost" in symbols_of(text, "kotlin")
 
@@ -92,6 +92,6 @@ def test_modifiers_and_annotations_may_stand_before_a_keyword():
     ]
 
 
-def test_many_broken_sources_in_one_process_are_no_danger_to_it():
+def test_hundreds_of_broken_sources_are_parsed_in_one_process():
     for _ in range(300):
         assert "interface Shop3" in symbols_of(KOTLIN, "kotlin")

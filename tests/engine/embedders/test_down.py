@@ -55,7 +55,7 @@ def timed(engine: Engine, text: str) -> tuple[Page, float]:
     return page, time.monotonic() - started
 
 
-def test_who_asks_for_the_first_time_waits_once_and_the_others_do_not(
+def test_first_query_to_a_dead_server_waits_and_later_queries_do_not(
     open_engine: Callable[[], Engine], stub: Stub, monkeypatch
 ) -> None:
     assert embedders.QUERY_SECONDS == remote.QUERY_SECONDS == 5.0

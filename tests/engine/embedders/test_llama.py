@@ -72,7 +72,7 @@ def opens(port, tmp_path):
         one.close()
 
 
-def test_its_vectors_are_those_of_the_same_model_in_this_process(opens):
+def test_served_vectors_equal_those_of_the_same_model_run_locally(opens):
     source = Path(__file__).parents[3] / "src" / "cortex" / "engine" / "embedders" / "remote.py"
     lines = source.read_text(encoding="utf-8").splitlines()
     # None of them is cut
@@ -85,7 +85,7 @@ def test_its_vectors_are_those_of_the_same_model_in_this_process(opens):
     assert cosines.min() > 0.97 and cosines.mean() > 0.985  # int8 here, float32 there
 
 
-def test_what_is_too_long_for_it_is_cut(opens):
+def test_text_too_long_for_the_model_is_cut(opens):
     embedder = opens()
     rows = embedder.embed(["short", "word " * 3_000, "x" * 8_000, "検索" * 4_000, ""], "passage")
     assert rows.shape == (5, 384) and np.all(np.isfinite(rows))

@@ -77,7 +77,7 @@ def test_every_text_gets_its_own_vector_of_length_one(opens: Opens, provider: st
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_opening_asks_nobody_and_connecting_asks_once(
+def test_opening_sends_no_request_and_connecting_sends_one(
     opens: Opens, stub: Stub, provider: str
 ) -> None:
     embedder = opens(provider)
@@ -92,7 +92,7 @@ def test_opening_asks_nobody_and_connecting_asks_once(
     assert len(stub.asked) == 1
 
 
-def test_each_server_is_spoken_to_in_its_own_way(opens: Opens, stub: Stub) -> None:
+def test_each_provider_gets_requests_in_its_own_format(opens: Opens, stub: Stub) -> None:
     for provider in PROVIDERS:
         embedder = opens(provider)
         embedder.connect()
@@ -111,7 +111,7 @@ def test_each_server_is_spoken_to_in_its_own_way(opens: Opens, stub: Stub) -> No
         }[provider]
 
 
-def test_no_texts_have_no_vectors(opens: Opens) -> None:
+def test_no_texts_give_an_empty_array_of_vectors(opens: Opens) -> None:
     assert opens().embed([], "passage").shape == (0, DIMENSIONS)
 
 
@@ -141,7 +141,7 @@ def test_a_model_gets_the_prefixes_that_it_was_trained_with(opens: Opens, stub: 
         ("e5-base", "nomic-embed-text"),
     ],
 )
-def test_the_prefixes_that_are_sent_are_those_of_the_stamp(
+def test_sent_prefixes_are_those_of_the_stamp(
     opens: Opens, stub: Stub, configured: str, told: str
 ) -> None:
     stub.answer = lambda asked: _embedded_as(asked, told, DIMENSIONS)
@@ -174,13 +174,13 @@ def test_the_prefixes_that_are_sent_are_those_of_the_stamp(
         ("text-embedding-3-small", ""),
     ],
 )
-def test_prefixes_are_for_models_that_are_known_by_their_whole_name(
+def test_prefix_scheme_follows_the_whole_name_of_a_model(
     model: str, scheme: str
 ) -> None:
     assert scheme_of(model) == scheme
 
 
-def test_every_scheme_is_some_models() -> None:
+def test_every_prefix_scheme_belongs_to_a_model() -> None:
     assert all(
         scheme_of(f"{scheme}-small" if scheme == "multilingual-e5" else scheme) == scheme
         for scheme in PREFIXES
@@ -196,13 +196,13 @@ def test_dimensions_that_are_configured_are_asked_for_and_checked(opens: Opens, 
     )
 
 
-def test_no_more_texts_are_sent_at_once_than_allowed(opens: Opens, stub: Stub) -> None:
+def test_batch_stays_below_the_configured_number_of_texts(opens: Opens, stub: Stub) -> None:
     opens(batch=7).embed(["x"] * 40, "passage")
     sizes = [len(texts_of(asked)) for asked in stub.asked[1:]]
     assert max(sizes) == 7 and sum(sizes) == 40
 
 
-def test_no_more_characters_are_sent_at_once_than_servers_take(
+def test_batch_stays_below_the_character_limit(
     opens: Opens, stub: Stub, monkeypatch
 ) -> None:
     monkeypatch.setattr(remote, "MAX_BATCH_CHARACTERS", 100)
@@ -212,7 +212,7 @@ def test_no_more_characters_are_sent_at_once_than_servers_take(
     ) == 6
 
 
-def test_no_more_requests_are_made_at_once_than_allowed(opens: Opens, stub: Stub) -> None:
+def test_parallel_requests_reach_and_respect_their_limit(opens: Opens, stub: Stub) -> None:
     meet = threading.Barrier(3)
 
     def answer(asked: Asked) -> Reply:
@@ -225,7 +225,7 @@ def test_no_more_requests_are_made_at_once_than_allowed(opens: Opens, stub: Stub
     assert stub.most_at_once == 3
 
 
-def test_threads_may_ask_at_once(opens: Opens) -> None:
+def test_threads_can_embed_at_the_same_time(opens: Opens) -> None:
     embedder, shapes = opens(batch=2, requests=4), []
     threads = [
         threading.Thread(
@@ -256,7 +256,7 @@ def test_the_key_goes_into_one_header_and_is_never_shown(opens: Opens, stub: Stu
 
 
 @pytest.mark.parametrize("status", [401, 403])
-def test_a_refused_key_is_said_without_what_the_server_says_of_it(
+def test_refused_key_is_reported_without_the_server_s_message(
     opens: Opens, stub: Stub, status: int
 ) -> None:
     stub.answer = lambda asked: Reply(
@@ -271,7 +271,7 @@ def test_a_refused_key_is_said_without_what_the_server_says_of_it(
     assert "wants a key" in error_of(opens().connect).message
 
 
-def test_a_server_that_repeats_the_key_does_not_make_it_known(opens: Opens, stub: Stub) -> None:
+def test_key_repeated_by_the_server_is_masked_in_the_error(opens: Opens, stub: Stub) -> None:
     stub.answer = lambda asked: Reply({"error": f"who is {asked.headers['Authorization']}?"}, 400)
     assert "who is Bearer ***?" in error_of(opens(key=KEY).connect).message
 
@@ -313,7 +313,7 @@ def test_no_proxy_of_the_environment_is_used(opens: Opens, stub: Stub, monkeypat
 
 
 @pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
-def test_passages_are_tried_again_where_that_may_help(
+def test_passages_are_retried_after_a_temporary_error(
     opens: Opens, stub: Stub, status: int
 ) -> None:
     embedder, failures = opens(), iter([1, 1, 1])
@@ -325,7 +325,7 @@ def test_passages_are_tried_again_where_that_may_help(
     assert len(stub.asked) == 1 + 4
 
 
-def test_passages_are_given_up_after_some_tries(opens: Opens, stub: Stub) -> None:
+def test_passages_are_given_up_after_the_last_retry(opens: Opens, stub: Stub) -> None:
     embedder = opens()
     embedder.connect()
     stub.answer = lambda asked: Reply({"error": "busy"}, 503)
@@ -336,7 +336,7 @@ def test_passages_are_given_up_after_some_tries(opens: Opens, stub: Stub) -> Non
     assert len(stub.asked) == 1 + remote.PASSAGE_TRIES
 
 
-def test_the_server_says_how_long_to_wait(opens: Opens, stub: Stub) -> None:
+def test_retry_waits_as_long_as_retry_after_says(opens: Opens, stub: Stub) -> None:
     embedder, failures = opens(), iter([1])
     embedder.connect()
     stub.answer = lambda asked: (
@@ -350,7 +350,7 @@ def test_the_server_says_how_long_to_wait(opens: Opens, stub: Stub) -> None:
 
 
 @pytest.mark.parametrize("after", ["3600", "Wed, 21 Oct 2099 07:28:00 GMT"])
-def test_a_server_that_wants_an_hour_is_not_waited_for(
+def test_retry_after_of_an_hour_is_an_error_at_once(
     opens: Opens, stub: Stub, after: str
 ) -> None:
     embedder = opens()
@@ -364,7 +364,7 @@ def test_a_server_that_wants_an_hour_is_not_waited_for(
     assert len(stub.asked) == 2
 
 
-def test_a_query_is_asked_once(opens: Opens, stub: Stub) -> None:
+def test_failed_query_is_not_retried(opens: Opens, stub: Stub) -> None:
     embedder = opens()
     embedder.connect()
     stub.answer = lambda asked: Reply({"error": "busy"}, 503)
@@ -406,7 +406,7 @@ def test_a_query_does_not_wait_for_passages(opens: Opens, stub: Stub, until) -> 
 
 @pytest.mark.parametrize("connected", [True, False])
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_a_query_is_given_up_in_time_whatever_it_waits_for(
+def test_query_is_given_up_in_time_while_connecting_or_embedding(
     opens: Opens, stub: Stub, monkeypatch, provider: str, connected: bool
 ) -> None:
     monkeypatch.setattr(remote, "QUERY_SECONDS", 0.5)
@@ -434,7 +434,7 @@ def test_a_query_is_given_up_in_time_whatever_it_waits_for(
     assert took < 2  # one after the other, they would take 2.5
 
 
-def test_work_that_never_ends_is_left_at_its_deadline_and_so_is_the_wait_for_its_lane() -> None:
+def test_endless_work_and_the_wait_for_its_lane_end_at_the_deadline() -> None:
     lanes, over = Lanes(1, lambda: CortexError("INTERNAL_ERROR", "closed")), threading.Event()
     started = time.monotonic()
     for _ in range(4):  # the second has the lane for those in a hurry, the others none
@@ -444,7 +444,7 @@ def test_work_that_never_ends_is_left_at_its_deadline_and_so_is_the_wait_for_its
     assert time.monotonic() - started < 5
 
 
-def test_who_waits_before_the_next_try_lends_its_turn_to_queries(
+def test_passage_waiting_for_its_retry_lets_queries_through(
     opens: Opens, stub: Stub, until
 ) -> None:
     embedder, meet = opens(batch=1, requests=1), threading.Barrier(2)
@@ -479,7 +479,7 @@ def test_who_waits_before_the_next_try_lends_its_turn_to_queries(
 
 
 @pytest.mark.parametrize("status", [400, 404, 405, 422])
-def test_what_the_server_refuses_is_not_asked_again(opens: Opens, stub: Stub, status: int) -> None:
+def test_request_refused_by_the_server_is_not_retried(opens: Opens, stub: Stub, status: int) -> None:
     stub.answer = lambda asked: Reply(
         {"error": 'model "small" not found, try pulling it first'}, status
     )
@@ -492,7 +492,7 @@ def test_what_the_server_refuses_is_not_asked_again(opens: Opens, stub: Stub, st
     assert len(stub.asked) == 1
 
 
-def test_a_spent_quota_is_not_waited_for(opens: Opens, stub: Stub) -> None:
+def test_spent_quota_is_an_error_without_a_retry(opens: Opens, stub: Stub) -> None:
     stub.answer = lambda asked: Reply(
         {"error": {"code": "insufficient_quota", "message": "You exceeded it"}}, 429
     )
@@ -500,7 +500,7 @@ def test_a_spent_quota_is_not_waited_for(opens: Opens, stub: Stub) -> None:
     assert len(stub.asked) == 1
 
 
-def test_nobody_there_is_said_soon() -> None:
+def test_unreachable_server_is_an_error_with_its_address() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     embedder = RemoteEmbedder(
@@ -524,7 +524,7 @@ def test_a_server_that_never_answers_is_given_up_in_time(opens: Opens, stub: Stu
         over.set()
 
 
-def test_a_slow_server_is_sent_less_at_once(opens: Opens, stub: Stub) -> None:
+def test_slow_server_gets_smaller_batches(opens: Opens, stub: Stub) -> None:
     embedder, over = opens(batch=8, requests=1, timeout=0.5), threading.Event()
     embedder.connect()
 
@@ -587,7 +587,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-def test_an_answer_that_is_wrong_is_an_error_and_never_a_vector(
+def test_malformed_answer_is_an_error_and_never_a_vector(
     opens: Opens, stub: Stub, wrong: str
 ) -> None:
     stub.answer = lambda asked: WRONG[wrong]
@@ -615,7 +615,7 @@ def test_vectors_that_are_numbered_wrongly_are_an_error(
     assert error_of(lambda: embedder.embed(["a", "b"], "passage")).code == "EMBEDDER_ANSWER"
 
 
-def test_an_answer_without_end_is_not_read_to_its_end(
+def test_endless_answer_is_not_read_to_its_end(
     opens: Opens, stub: Stub, monkeypatch
 ) -> None:
     monkeypatch.setattr(server_client, "MAX_ANSWER_BYTES", 1_000_000)
@@ -623,7 +623,7 @@ def test_an_answer_without_end_is_not_read_to_its_end(
     assert error_of(lambda: opens().embed(["a"], "passage")).code == "EMBEDDER_ANSWER"
 
 
-def test_another_length_than_before_is_an_error(opens: Opens, stub: Stub) -> None:
+def test_vectors_of_another_length_than_before_are_an_error(opens: Opens, stub: Stub) -> None:
     for provider in PROVIDERS:
         stub.answer = embeddings
         embedder = opens(provider)
@@ -634,7 +634,7 @@ def test_another_length_than_before_is_an_error(opens: Opens, stub: Stub) -> Non
         assert any("restart" in line for line in error.suggestions)
 
 
-def test_another_model_than_before_is_an_error(opens: Opens, stub: Stub) -> None:
+def test_answer_of_another_model_than_before_is_an_error(opens: Opens, stub: Stub) -> None:
     embedder = opens("ollama")
     embedder.embed(["a"], "passage")
     # The same by another name
@@ -645,7 +645,7 @@ def test_another_model_than_before_is_an_error(opens: Opens, stub: Stub) -> None
     assert error.code == "EMBEDDER_CHANGED" and "'large'" in error.message
 
 
-def test_a_server_whose_answers_name_no_model_is_asked_for_it_now_and_then(
+def test_model_missing_in_answers_is_asked_for_now_and_then(
     opens: Opens, stub: Stub, monkeypatch
 ) -> None:
     embedder = opens("cortex-embed")
@@ -661,7 +661,7 @@ def test_a_server_whose_answers_name_no_model_is_asked_for_it_now_and_then(
     assert stub.asked[-1].path == "/"
 
 
-def test_a_server_with_another_model_is_refused_until_it_has_the_earlier_one_again(
+def test_server_with_another_model_is_refused_until_the_earlier_one_is_back(
     opens: Opens, stub: Stub, monkeypatch
 ) -> None:
     embedder = opens("cortex-embed")
@@ -678,7 +678,7 @@ def test_a_server_with_another_model_is_refused_until_it_has_the_earlier_one_aga
     assert embedder.embed(["a"], "passage").shape == (1, DIMENSIONS)
 
 
-def test_a_server_with_a_model_of_its_own_choice_is_stamped_with_it(
+def test_stamp_names_the_model_that_the_server_chose(
     opens: Opens, stub: Stub
 ) -> None:
     stub.answer = lambda asked: _embedded_as(asked, "/models/other.gguf", DIMENSIONS)
@@ -718,7 +718,7 @@ def _embedded_as(asked: Asked, model: str, dimensions: int) -> Reply:
         Reply({"detail": "too much"}, 413),
     ],
 )
-def test_what_is_too_long_for_the_server_is_cut_until_it_fits(
+def test_text_too_long_for_the_server_is_cut_until_it_fits(
     opens: Opens, stub: Stub, refusal: Reply
 ) -> None:
     texts = ["short", "long " * 300, "other", "", "longer " * 1000]
@@ -737,7 +737,7 @@ def test_a_text_is_cut_before_it_is_sent(opens: Opens, stub: Stub) -> None:
     assert len(texts_of(stub.asked[-1])[0]) == remote.MAX_CHARACTERS
 
 
-def test_a_server_that_finds_everything_too_long_is_given_up(opens: Opens, stub: Stub) -> None:
+def test_server_that_refuses_every_length_is_given_up(opens: Opens, stub: Stub) -> None:
     embedder = opens()
     embedder.connect()
     stub.answer = lambda asked: Reply({"error": "too long"}, 400)
@@ -745,7 +745,7 @@ def test_a_server_that_finds_everything_too_long_is_given_up(opens: Opens, stub:
     assert error_of(opens().connect).code == "EMBEDDER_REFUSED"
 
 
-def test_lone_surrogates_are_sent_as_something_that_is_text(opens: Opens) -> None:
+def test_lone_surrogates_are_sent_as_valid_text(opens: Opens) -> None:
     assert opens().embed(["\ud800"], "passage").shape == (1, DIMENSIONS)
 
 
@@ -760,7 +760,7 @@ def chosen(tmp_path, **variables: str):
     return open_embedder(settings)
 
 
-def test_one_setting_chooses_the_embedder(tmp_path, stub: Stub) -> None:
+def test_provider_setting_chooses_the_embedder(tmp_path, stub: Stub) -> None:
     for provider in PROVIDERS:
         embedder = chosen(
             tmp_path,
@@ -779,7 +779,7 @@ def test_one_setting_chooses_the_embedder(tmp_path, stub: Stub) -> None:
     ] * 4
 
 
-def test_the_lower_of_two_limits_counts(tmp_path, stub: Stub) -> None:
+def test_lower_of_two_batch_limits_counts(tmp_path, stub: Stub) -> None:
     variables = {
         "CODEINDEX_EMBEDDING_PROVIDER": "openai",
         "CORTEX_PROVIDERS_OPENAI_BASE_URL": f"{stub.url}/v1",
@@ -802,7 +802,7 @@ def test_the_lower_of_two_limits_counts(tmp_path, stub: Stub) -> None:
 @pytest.mark.parametrize(
     ("provider", "own"), [("ollama", "100ms"), ("openai", "20s"), ("ollama", "20s")]
 )
-def test_the_time_for_a_request_is_limited(tmp_path, stub: Stub, provider: str, own: str) -> None:
+def test_request_ends_at_the_lower_of_two_timeouts(tmp_path, stub: Stub, provider: str, own: str) -> None:
     over = threading.Event()
     stub.answer = lambda asked: embeddings(asked) if over.wait(20) else Reply()
     embedder = chosen(
@@ -848,7 +848,7 @@ def test_the_number_of_requests_at_once_is_limited(tmp_path, stub: Stub) -> None
     assert most == 1
 
 
-def test_without_a_key_openai_is_not_contacted_and_what_to_set_is_said(
+def test_openai_without_a_key_is_not_contacted_and_the_error_names_the_setting(
     tmp_path, monkeypatch
 ) -> None:
     monkeypatch.setattr(
@@ -870,7 +870,7 @@ def test_without_a_key_openai_is_not_contacted_and_what_to_set_is_said(
     embedder.close()
 
 
-def test_nothing_is_opened_where_meaning_is_not_wanted(tmp_path) -> None:
+def test_no_embedder_is_opened_where_semantic_search_is_off(tmp_path) -> None:
     assert (
         chosen(tmp_path, CORTEX_INDEXING_STRATEGIES="tfidf", CODEINDEX_EMBEDDING_PROVIDER="ollama")
         is None
@@ -878,7 +878,7 @@ def test_nothing_is_opened_where_meaning_is_not_wanted(tmp_path) -> None:
     assert chosen(tmp_path, CODEINDEX_EMBEDDING_PROVIDER="none") is None
 
 
-def test_with_local_only_nothing_is_sent_beyond_this_machine(tmp_path) -> None:
+def test_local_only_mode_uses_no_remote_embedder(tmp_path) -> None:
     away = {"CORTEX_SERVER_LOCAL_ONLY": "true", "CODEINDEX_EMBEDDING_PROVIDER": "ollama"}
     elsewhere = chosen(tmp_path, **away, CODEINDEX_OLLAMA_BASE_URL="http://10.0.0.1:11434")
     assert elsewhere is not None and elsewhere.name == "static"

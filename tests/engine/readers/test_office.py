@@ -83,13 +83,13 @@ def test_a_long_text_that_all_rows_share_is_written_out_to_a_bound(make_xlsx):
     assert text.endswith(f"[more rows follow; {MAX_CHARACTERS:,} characters are read]")
 
 
-def test_numbers_that_only_look_like_digits_cost_nothing(make_xlsx):
+def test_digits_outside_ascii_are_no_row_or_style_number(make_xlsx):
     rows = '<row r="²"><c t="s"><v>²</v></c><c t="s"><v>0</v></c></row>'
     assert text_of(make_xlsx({"S": rows}, strings=["word"]), "a.xlsx") == "# S\n\nword"
 
 
 @pytest.mark.parametrize("mark", [",", ";", "\t", "|"])
-def test_a_row_of_csv_is_one_line_whatever_parts_it(mark):
+def test_csv_row_is_one_line_with_any_delimiter(mark):
     raw = f'name{mark}city{mark}age\nAnn{mark}"Rome\nItaly"{mark}3\nBob{mark}{mark}4\n'.encode()
     assert (
         text_of(raw, "a.csv")
@@ -97,7 +97,7 @@ def test_a_row_of_csv_is_one_line_whatever_parts_it(mark):
     )
 
 
-def test_csv_without_a_header_is_its_cells():
+def test_csv_without_a_header_is_read_as_plain_cells():
     assert text_of(b"1,2\n3,4\n", "a.csv") == "1 | 2\n3 | 4"
 
 
@@ -111,7 +111,7 @@ def test_chapters_of_a_book_come_in_reading_order_under_headings(make_epub):
     assert text == "# A Book\n\nSomebody\n\n## Opening\n\nIt began.\n\n# Two\n\nIt went on."
 
 
-def test_a_notebook_is_its_text_its_code_and_the_beginning_of_its_outputs():
+def test_notebook_is_read_as_text_code_and_start_of_outputs():
     cells = [
         {"cell_type": "markdown", "source": ["# Study\n", "words"]},
         {

@@ -43,7 +43,7 @@ def found(located: list[FederatedHit]) -> list[tuple[str, str, str]]:
     return [(one.family, one.source, one.hit.path) for one in located]
 
 
-def test_hits_of_several_places_are_merged_by_relevance_whatever_their_scores():
+def test_hits_of_several_sources_are_merged_by_relevance_not_score():
     located, page = federated_search([DOCUMENTS, CODE], Query("x"), Cancel())
     assert found(located) == [
         ("code", "project", "a.py"),
@@ -54,7 +54,7 @@ def test_hits_of_several_places_are_merged_by_relevance_whatever_their_scores():
     assert (page.total, page.docs, page.chunks, page.notes) == (4, 4, 4, ("project: slow",))
 
 
-def test_a_family_that_may_know_nothing_leaves_room_for_the_next_one():
+def test_spread_lets_a_nearly_as_relevant_family_in():
     sure = make_place("code", "project", *(make_hit(f"{name}.py", 0.8) for name in "abcd"))
     nearly = make_place("team", "records", make_hit("thread", 0.76), make_hit("task", 0.5))
     assert [one.hit.path for one in federated_search([sure, nearly], Query("x"), Cancel())[0]][
@@ -69,7 +69,7 @@ def test_a_family_that_may_know_nothing_leaves_room_for_the_next_one():
     assert [one for part in parts for one in part] == spread
 
 
-def test_a_file_and_its_copies_are_shown_once_in_the_better_place_of_both():
+def test_copies_of_a_file_are_shown_once_at_the_better_rank():
     code = make_place(
         "code", "project", make_hit("a.py", 0.9), make_hit("b.py", 0.5), make_hit("b.py", 0.3)
     )
@@ -92,7 +92,7 @@ def test_a_file_and_its_copies_are_shown_once_in_the_better_place_of_both():
     assert len(federated_search([code, others, chunks], Query("x"), Cancel())[0]) == 8
 
 
-def test_the_order_of_the_places_makes_no_difference():
+def test_merged_hits_do_not_depend_on_the_order_of_sources():
     forth, back = ([CODE, DOCUMENTS], [DOCUMENTS, CODE])
     assert (
         federated_search(forth, Query("x"), Cancel())[0]
@@ -100,7 +100,7 @@ def test_the_order_of_the_places_makes_no_difference():
     )
 
 
-def test_pages_of_a_merged_answer_follow_one_another():
+def test_pages_of_a_merged_answer_have_no_gap_or_repetition():
     whole, _ = federated_search([CODE, DOCUMENTS], Query("x"), Cancel())
     parts = [
         federated_search([CODE, DOCUMENTS], Query("x", limit=1, offset=at), Cancel())[0]
@@ -111,7 +111,7 @@ def test_pages_of_a_merged_answer_follow_one_another():
 
 @pytest.mark.parametrize("spread", [0.0, 0.03])
 @pytest.mark.parametrize("size", [1, 3, 10])
-def test_turning_pages_meets_every_hit_once_though_a_place_knows_better_ones_further_down(
+def test_paging_meets_every_hit_once_in_the_order_of_each_source(
     spread, size
 ):
     chance = random.Random(f"{spread} {size}")
@@ -144,12 +144,12 @@ def test_turning_pages_meets_every_hit_once_though_a_place_knows_better_ones_fur
             assert [one.hit.path for one in met if one.hit.path in asked] == asked
 
 
-def test_text_is_given_out_until_there_is_enough_of_it():
+def test_hits_carry_text_until_the_budget_is_used():
     located, _ = federated_search([CODE, DOCUMENTS], Query("x", characters=5), Cancel())
     assert [one.hit.text for one in located] == ["text", "text", "", ""]
 
 
-def test_one_place_answers_as_it_does_alone():
+def test_single_source_is_answered_unchanged():
     located, page = federated_search([DOCUMENTS], Query("x", limit=1), Cancel())
     assert found(located) == [("kb", "handbook", "guide.md")]
     assert (len(page.hits), page.total) == (1, 2)

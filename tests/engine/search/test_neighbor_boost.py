@@ -81,13 +81,13 @@ def keys(page: Page) -> list[str]:
 
 
 @pytest.mark.parametrize("mode", [Mode.WORDS, Mode.HYBRID])
-def test_the_answer_to_a_question_is_found_by_the_questions_words(library, mode):
+def test_answer_beside_a_question_is_found_by_the_question_s_words(library, mode):
     tell(library, *TALK)
     assert "harbour_2" in keys(ask(library, "new lamp of the lighthouse", mode=mode))[:2]
     assert "harbour_4" in keys(ask(library, "who carried it up the stairs", mode=mode))[:2]
 
 
-def test_what_stands_far_away_or_in_another_session_has_no_share(library):
+def test_distant_memory_or_other_session_gets_no_boost(library):
     tell(library, *TALK)
     tell(library, "Bo: It came on Tuesday, too.", session="elsewhere")
     found = keys(ask(library, "new lamp of the lighthouse"))
@@ -96,7 +96,7 @@ def test_what_stands_far_away_or_in_another_session_has_no_share(library):
     assert "harbour_6" not in found
 
 
-def test_the_share_is_told_in_the_explanation_and_in_the_reason(library):
+def test_neighbor_boost_is_in_the_explanation_and_the_reason(library):
     tell(library, *TALK)
     page = ask(library, "new lamp of the lighthouse", explain=True)
     first, second = page.hits[:2]
@@ -105,14 +105,14 @@ def test_the_share_is_told_in_the_explanation_and_in_the_reason(library):
     assert second.why == "what stands beside it"
 
 
-def test_what_may_not_be_found_has_no_say(library):
+def test_hidden_memory_boosts_no_neighbor(library):
     tell(library, TALK[0], name=STAGED)
     tell(library, *TALK[1:4], start=2)
     assert keys(ask(library, "lighthouse lamp")) == []
     assert keys(ask(library, "lighthouse lamp", SHOWN, STAGED))[:2] == ["harbour_1", "harbour_2"]
 
 
-def test_a_memory_that_is_deleted_or_rejected_has_no_say_any_more(library):
+def test_deleted_or_rejected_memory_boosts_no_neighbor(library):
     tell(library, *TALK)
     verdict = MemoryVerdict((OWN, "harbour_3"), MemoryState.REJECTED, None)
     library.store.memories.decide([verdict], word, action="reject", actor="person", reason="")
@@ -122,7 +122,7 @@ def test_a_memory_that_is_deleted_or_rejected_has_no_say_any_more(library):
     assert keys(ask(library, "carried up the stairs")) == []
 
 
-def test_those_who_are_asked_for_alone_answer_alone(library):
+def test_search_in_chosen_memories_returns_no_neighbor(library):
     tell(library, *TALK)
     (source,) = sources(library)
     asked = frozenset(
@@ -134,7 +134,7 @@ def test_those_who_are_asked_for_alone_answer_alone(library):
     assert keys(library.search(query, sources=[source], docs=asked)) == ["harbour_1"]
 
 
-def test_a_long_memory_has_less_to_say_to_its_neighbours(library):
+def test_long_memory_boosts_its_neighbors_less(library):
     shares = []
     for number, more in enumerate(("", " and so it went on" * 100)):
         tell(
@@ -153,20 +153,20 @@ def test_a_long_memory_has_less_to_say_to_its_neighbours(library):
     assert 0 < shares[1] < shares[0] / 2
 
 
-def test_of_two_who_say_the_same_the_one_comes_first_whom_the_query_names(library):
+def test_speaker_named_in_the_query_comes_first(library):
     tell(library, "Ines: The crane was painted in spring.", session="a")
     tell(library, "Bo: The crane was painted in spring.", session="b")
     assert keys(ask(library, "what did Bo say of the crane that was painted")) == ["b_1", "a_1"]
     assert keys(ask(library, "what did Ines say of the crane that was painted")) == ["a_1", "b_1"]
 
 
-def test_a_query_of_many_words_or_of_none_that_is_known_is_answered_too(library):
+def test_query_of_many_or_only_unknown_words_is_answered(library):
     tell(library, *TALK)
     assert keys(ask(library, " ".join(TALK)))
     assert keys(ask(library, "zxqv blorf")) == []
 
 
-def test_the_same_question_has_the_same_answer_and_relevance_falls(library):
+def test_repeated_query_has_the_same_answer_with_falling_relevance(library):
     tell(library, *TALK)
     for mode in (Mode.WORDS, Mode.HYBRID):
         page = ask(library, "lamp on the ferry", mode=mode)
@@ -178,7 +178,7 @@ def test_the_same_question_has_the_same_answer_and_relevance_falls(library):
         )
 
 
-def test_memories_are_asked_with_weights_of_their_own():
+def test_memories_have_weights_of_their_own():
     for one in QueryClass:
         weights = weights_of((one,), Corpus.MEMORIES)
         assert (weights.path, weights.stem, weights.coherence) == (0, 0, 0)

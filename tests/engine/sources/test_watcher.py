@@ -112,7 +112,7 @@ def test_a_root_that_goes_away_ends_the_watching(tmp_path: Path) -> None:
     watcher.close()
 
 
-def test_too_few_inotify_watches_are_said_at_once(tmp_path: Path) -> None:
+def test_too_few_inotify_watches_are_reported_at_once(tmp_path: Path) -> None:
     for number in range(20):
         (tmp_path / f"folder{number}").mkdir()
     code = "import sys; from pathlib import Path; from cortex.engine.sources.watcher import Watcher; sys.exit(Watcher(Path(sys.argv[1]), print).start())"
@@ -144,13 +144,13 @@ def test_too_few_inotify_watches_are_said_at_once(tmp_path: Path) -> None:
     assert b"can't be watched" in seen.stderr
 
 
-def test_an_ignore_file_means_everything(tmp_path: Path) -> None:
+def test_changed_ignore_file_asks_for_a_full_scan(tmp_path: Path) -> None:
     with watching(tmp_path) as log:
         (tmp_path / ".gitignore").write_text("*.log", encoding="utf-8")
         log.wait(lambda paths: "" in paths)
 
 
-def test_a_branch_switch_means_everything_but_our_own_scan_nothing(tmp_path: Path) -> None:
+def test_branch_switch_asks_for_a_full_scan_but_a_scan_does_not(tmp_path: Path) -> None:
     (tmp_path / "a.py").touch()
     for arguments in (["init", "-q"], ["add", "a.py"], ["commit", "-qm", "first"]):
         subprocess.run(["git", "-C", str(tmp_path), *arguments], check=True)
@@ -190,7 +190,7 @@ def test_closing_takes_less_than_a_second(tmp_path: Path) -> None:
     assert not watcher.alive
 
 
-def test_a_folder_that_cannot_be_watched_is_said_at_once(tmp_path: Path) -> None:
+def test_folder_that_cannot_be_watched_is_reported_at_once(tmp_path: Path) -> None:
     watcher = Watcher(tmp_path / "nowhere", Log())
     assert watcher.start() is False
     assert not watcher.alive
@@ -216,13 +216,13 @@ def test_a_folder_that_cannot_be_watched_is_said_at_once(tmp_path: Path) -> None
         (3, ".", {""}),
     ],
 )
-def test_events_that_do_not_matter_are_dropped(
+def test_file_events_become_the_paths_to_look_at(
     tmp_path: Path, change: int, path: str, expected: set[str]
 ) -> None:
     assert relevant_paths(str(tmp_path), [(change, str(tmp_path / path))]) == expected
 
 
-def test_a_folder_that_was_away_is_watched_as_soon_as_it_is_there(tmp_path: Path) -> None:
+def test_missing_folder_is_watched_as_soon_as_it_exists(tmp_path: Path) -> None:
     log = Log()
     watch = FolderWatch(tmp_path / "project", log)
     assert not watch.renew()
@@ -238,6 +238,6 @@ def test_a_folder_that_was_away_is_watched_as_soon_as_it_is_there(tmp_path: Path
     assert not watch.active
 
 
-def test_a_folder_that_is_not_to_be_watched_never_is(tmp_path: Path) -> None:
+def test_folder_with_watching_off_is_never_watched(tmp_path: Path) -> None:
     watch = FolderWatch(tmp_path, Log(), enabled=False)
     assert not watch.renew() and not watch.active

@@ -28,7 +28,7 @@ DAMAGES = (
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda text: text[:30])
-def test_what_can_not_be_read_is_left_out_and_named(
+def test_unreadable_record_is_left_out_and_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, damage: str
 ):
     with closing(Store(tmp_path)) as store:
@@ -58,7 +58,7 @@ def test_what_can_not_be_read_is_left_out_and_named(
     assert ids[2] in caplog.text
 
 
-def test_a_record_of_a_kind_that_nobody_knows_is_left_out(tmp_path: Path):
+def test_record_of_an_unknown_kind_is_left_out(tmp_path: Path):
     with closing(Store(tmp_path)) as store:
         number = new_id(Observation)
         store.records.perform(

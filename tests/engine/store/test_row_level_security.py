@@ -228,7 +228,7 @@ def worlds(draw: st.DrawFn) -> tuple[list[Record[Any]], list[tuple[int, str, str
 
 @settings(max_examples=20)
 @given(world=worlds())
-def test_the_views_show_what_the_rule_allows_also_after_things_moved(world, tmp_path_factory):
+def test_views_show_what_the_visibility_rule_allows_after_any_moves(world, tmp_path_factory):
     known, changes, viewers = world
     directory = tmp_path_factory.mktemp("world")
     with closing(Store(directory, shelved=True)) as store:
@@ -335,7 +335,7 @@ def _versions(store: Store, viewer: Viewer, number: str) -> dict[int, Record[Any
 # ---------------------------------------------------------------------------------------------------------
 
 
-def test_nobody_sees_nothing(pair):
+def test_store_without_a_viewer_shows_nothing(pair):
     store, confined = pair
     thread = make(store, Thread("Open"), Link("", "supports", ""))[0]
     look = confined.records
@@ -355,7 +355,7 @@ def test_nobody_sees_nothing(pair):
     assert confined.folders.all() == []
 
 
-def test_a_connection_forgets_who_had_it_before(pair):
+def test_reused_connection_forgets_its_earlier_viewer(pair):
     store, confined = pair
     topic, other = make(store, Subcortex("one-topic", "One"), Subcortex("two-topic", "Two"))
     open_one, secret = make(
@@ -382,7 +382,7 @@ def test_a_connection_forgets_who_had_it_before(pair):
     assert len(confined._connections._idle) == 1
 
 
-def test_threads_see_each_what_is_theirs(pair):
+def test_threads_with_different_viewers_see_their_own_records(pair):
     store, confined = pair
     topics = make(store, *(Subcortex(f"topic-{number}", f"Topic {number}") for number in range(4)))
     for topic in topics:
@@ -410,7 +410,7 @@ def test_threads_see_each_what_is_theirs(pair):
         assert list(pool.map(look, range(4))) == [{topic.id} for topic in topics]
 
 
-def test_one_viewer_at_a_time_and_none_within_a_view(pair):
+def test_second_viewer_is_refused_while_one_is_set(pair):
     store, confined = pair
     with confined.viewed_by(EVERYBODY):
         with pytest.raises(CortexError), confined.viewed_by(EVERYBODY):
@@ -427,7 +427,7 @@ def test_one_viewer_at_a_time_and_none_within_a_view(pair):
     assert store.viewer is None
 
 
-def test_a_viewer_whose_tables_could_not_be_written_is_no_viewer(pair):
+def test_viewer_with_unwritten_tables_is_not_set(pair):
     store, confined = pair
     make(store, Thread("Open"))
     broken = Viewer("bob", 2, False, frozenset({object()}))  # type: ignore[arg-type]
@@ -440,14 +440,14 @@ def test_a_viewer_whose_tables_could_not_be_written_is_no_viewer(pair):
         assert confined.records.has()
 
 
-def test_only_what_is_open_for_reading_can_be_confined(tmp_path):
+def test_only_a_read_only_store_can_be_confined(tmp_path):
     with pytest.raises(ValueError):
         Store(tmp_path, confined=True)
     with pytest.raises(ValueError):
         Store(None, read_only=True, confined=True)
 
 
-def test_nothing_can_be_written_through_it(pair):
+def test_confined_store_refuses_writes(pair):
     store, confined = pair
     make(store, Thread("Open"))
     with confined.viewed_by(EVERYBODY):
@@ -466,7 +466,7 @@ def test_nothing_can_be_written_through_it(pair):
     assert store.records.count(RecordFilter()) == 1
 
 
-def test_a_store_that_was_written_without_shelves_can_be_confined(tmp_path):
+def test_store_without_partitions_can_be_confined(tmp_path):
     with closing(Store(tmp_path)) as plain:
         (thread,) = make(plain, Thread("Open"))
     with closing(opened(tmp_path)) as confined, confined.viewed_by(EVERYBODY):
@@ -478,7 +478,7 @@ def test_a_store_that_was_written_without_shelves_can_be_confined(tmp_path):
 # -----------------------------------------------------------------------------------------------
 
 
-def test_questions_are_answered_by_the_same_indexes(pair):
+def test_confined_queries_use_the_same_indexes(pair):
     _, confined = pair
     questions = {
         "SELECT id FROM records WHERE kind = 'thread' ORDER BY made DESC LIMIT 10": "records_made",
@@ -516,13 +516,13 @@ def test_questions_are_answered_by_the_same_indexes(pair):
     st.one_of(st.none(), st.text("ab_!%@21", max_size=9)),
     st.booleans(),
 )
-def test_the_name_of_a_shelf_says_what_it_is(kind, meaning, scope, sensitive):
+def test_partition_name_is_parsed_back(kind, meaning, scope, sensitive):
     shelf = RecordPartition(kind, meaning, scope, sensitive and scope is not None)
     assert parse_partition(shelf.name) == shelf
 
 
 @given(st.text("ab_!%@21", max_size=9), st.booleans())
-def test_sql_reads_the_names_of_shelves_alike(scope, sensitive):
+def test_sql_and_python_parse_partition_names_alike(scope, sensitive):
     from cortex.engine.store.partitions import SHELF_SCOPE, SHELF_SENSITIVE
 
     with closing(sqlite3.connect(":memory:")) as connection:
@@ -531,7 +531,7 @@ def test_sql_reads_the_names_of_shelves_alike(scope, sensitive):
         assert connection.execute(ask, (name,)).fetchone() == (scope, sensitive)
 
 
-def test_names_without_a_scope_are_as_they_were():
+def test_partition_names_without_a_scope_are_unchanged():
     assert [RecordPartition("thread").name, RecordPartition("thread", False).name] == [
         "thread",
         "thread!",

@@ -44,7 +44,7 @@ def titles(ledger: Ledger) -> list[str]:
     )
 
 
-def test_what_is_written_together_is_seen_by_others_when_all_of_it_is_there(
+def test_write_batch_is_visible_to_others_only_when_complete(
     ledger_url: str, open_one: Callable[[str], Ledger]
 ):
     ledger, other = open_one(ledger_url), open_one(ledger_url)
@@ -56,7 +56,7 @@ def test_what_is_written_together_is_seen_by_others_when_all_of_it_is_there(
     assert titles(other) == ["first", "second"] and other.mark() == ledger.mark()
 
 
-def test_one_that_fails_takes_back_itself_alone(ledger: Ledger):
+def test_failed_write_of_a_batch_is_rolled_back_alone(ledger: Ledger):
     with ledger.together():
         write(ledger, "first")
         with pytest.raises(InputError):
@@ -65,7 +65,7 @@ def test_one_that_fails_takes_back_itself_alone(ledger: Ledger):
     assert titles(ledger) == ["first", "second"] and ledger.mark()[1] == 2
 
 
-def test_where_the_block_fails_nothing_of_it_is_kept(ledger: Ledger):
+def test_failed_write_batch_is_rolled_back(ledger: Ledger):
     with pytest.raises(InputError), ledger.together():
         write(ledger, "first")
         raise InputError("RECORD_INVALID", "it isn't taken")

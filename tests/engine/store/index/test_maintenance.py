@@ -52,13 +52,13 @@ def damage_garbage(directory):
         file.write_bytes(random.Random(file.name).randbytes(200))
 
 
-def test_there_are_no_words_before_the_first_catch_up(folder):
+def test_store_has_no_lexical_index_before_the_first_catch_up(folder):
     assert folder.store.indexes.words() is None
     folder.catch_up()
     assert find(folder.store, "lamp") == []
 
 
-def test_what_changed_is_found_after_catching_up_and_replaying_is_harmless(folder):
+def test_changes_are_found_after_catching_up_once_or_twice(folder):
     folder.write(a_py="lamp = 1\n", b_py="desk = 1\n")
     folder.catch_up()
     folder.write(a_py="chair = 1\n", c_py="lamp = 3\n")
@@ -73,7 +73,7 @@ def test_what_changed_is_found_after_catching_up_and_replaying_is_harmless(folde
     assert folder.store.check() == []
 
 
-def test_a_replay_from_an_earlier_watermark_repeats_work_and_nothing_else(folder):
+def test_replay_from_an_earlier_watermark_changes_no_rows(folder):
     """A crash between the commit of the words and the note of it in SQLite."""
     folder.write(a_py="lamp = 1\n")
     folder.catch_up()
@@ -87,7 +87,7 @@ def test_a_replay_from_an_earlier_watermark_repeats_work_and_nothing_else(folder
 
 
 @pytest.mark.parametrize("damage", [damage_missing, damage_cut, damage_garbage])
-def test_damaged_words_are_built_anew_without_a_word(tmp_path, open_store, folder_of, damage):
+def test_damaged_lexical_index_is_rebuilt_without_an_error(tmp_path, open_store, folder_of, damage):
     folder = folder_of(open_store())
     folder.write(a_py="lamp = 1\n", b_py="lamp = 2\n")
     folder.catch_up()
@@ -100,7 +100,7 @@ def test_damaged_words_are_built_anew_without_a_word(tmp_path, open_store, folde
     assert len(generations(again.store)) == 1
 
 
-def test_words_that_are_ahead_of_the_truth_are_built_anew(folder):
+def test_lexical_index_ahead_of_the_database_is_rebuilt(folder):
     folder.write(a_py="lamp = 1\n")
     folder.catch_up()
     folder.store.indexes.words().apply((), (), 50)
@@ -109,7 +109,7 @@ def test_words_that_are_ahead_of_the_truth_are_built_anew(folder):
     assert folder.store.indexes.words().watermark() == 1
 
 
-def test_another_format_of_the_words_is_another_directory(
+def test_another_lexical_format_has_another_directory(
     tmp_path, open_store, folder_of, monkeypatch
 ):
     old = folder_of(open_store())
@@ -127,7 +127,7 @@ def test_another_format_of_the_words_is_another_directory(
     assert [name] != before
 
 
-def test_many_dead_rows_make_the_words_be_rebuilt(folder, monkeypatch):
+def test_many_dead_rows_cause_a_lexical_rebuild(folder, monkeypatch):
     monkeypatch.setattr(maintenance, "DEAD_ROWS", 10)
     folder.write_all({f"f{number}.py": f"lamp = {number}\n" for number in range(100)})
     folder.catch_up()
@@ -145,7 +145,7 @@ def test_many_dead_rows_make_the_words_be_rebuilt(folder, monkeypatch):
     assert not folder.store.indexes.tidy()
 
 
-def test_of_several_that_find_many_dead_rows_at_once_one_rebuilds_the_words(folder, monkeypatch):
+def test_one_of_several_that_find_many_dead_rows_rebuilds(folder, monkeypatch):
     monkeypatch.setattr(maintenance, "DEAD_ROWS", 10)
     folder.write_all({f"f{number}.py": f"lamp = {number}\n" for number in range(100)})
     folder.catch_up()
@@ -173,7 +173,7 @@ def test_a_reader_in_the_same_process_follows_a_swap(open_store, folder_of):
     assert find(reader, "lamp") == ["a.py", "b.py"]
 
 
-def test_a_reader_that_looked_before_the_words_had_caught_up_looks_again(open_store, folder_of):
+def test_reader_opened_before_the_first_catch_up_finds_the_index_later(open_store, folder_of):
     writer, reader = folder_of(open_store()), open_store()
     writer.write(a_py="lamp = 1\n")
     writer.catch_up()
@@ -183,7 +183,7 @@ def test_a_reader_that_looked_before_the_words_had_caught_up_looks_again(open_st
     assert find(reader, "lamp") == ["a.py", "b.py"]
 
 
-def test_a_reader_goes_on_without_words_that_were_removed_before_it_came(open_store, folder_of):
+def test_reader_works_without_a_lexical_index_removed_before_it_opened(open_store, folder_of):
     folder = folder_of(open_store())
     folder.write(a_py="lamp = 1\n")
     folder.catch_up()
@@ -210,7 +210,7 @@ store.close()
 """
 
 
-def test_a_reader_in_another_process_answers_while_words_are_swapped_and_follows(tmp_path, folder):
+def test_reader_in_another_process_follows_a_swap_without_a_failed_answer(tmp_path, folder):
     folder.write_all({f"f{number}.py": f"lamp = {number}\n" for number in range(30)})
     folder.catch_up()
     command = [sys.executable, "-c", READER, str(tmp_path)]
@@ -231,7 +231,7 @@ def test_a_reader_in_another_process_answers_while_words_are_swapped_and_follows
     assert len(generations(folder.store)) == 1
 
 
-def test_searching_goes_on_in_threads_while_words_are_written_and_swapped(folder):
+def test_threads_search_while_the_lexical_index_is_written_and_swapped(folder):
     folder.write_all({f"f{number}.py": f"lamp = {number}\n" for number in range(20)})
     folder.catch_up()
     stop, problems, counts = threading.Event(), [], []
@@ -284,7 +284,7 @@ def test_a_change_during_a_rebuild_is_not_lost(folder, monkeypatch):
     assert folder.store.check() == []
 
 
-def test_rebuilt_words_do_not_depend_on_the_order_of_changes(tmp_path, open_store, folder_of):
+def test_rebuilt_lexical_index_does_not_depend_on_the_order_of_changes(tmp_path, open_store, folder_of):
     texts = {f"f{number}.py": f"lamp_{number % 3} = {number}\n" for number in range(40)}
     orders = []
     for seed in (1, 2):
@@ -330,7 +330,7 @@ def test_vectors_hold_the_ids_of_the_chunks_in_use(folder):
         assert vector_ids(folder.store, embedder) == chunk_ids(folder)
 
 
-def test_an_embedder_that_fails_halfway_is_caught_up_with_later(folder, monkeypatch):
+def test_embedding_that_failed_halfway_is_completed_later(folder, monkeypatch):
     monkeypatch.setattr(vector_indexes, "EMBED_BATCH", 2)
     embedder, calls = HashingEmbedder(), []
 
@@ -351,7 +351,7 @@ def test_an_embedder_that_fails_halfway_is_caught_up_with_later(folder, monkeypa
     assert vector_ids(folder.store, embedder) == chunk_ids(folder)
 
 
-def test_another_embedder_makes_all_vectors_anew(folder):
+def test_another_embedder_makes_all_vectors_again(folder):
     folder.write(a_py="lamp = 1\n")
     for embedder in (HashingEmbedder(64), HashingEmbedder(32)):
         assert folder.store.indexes.sets.state(embedder.stamp).watermark == NO_WATERMARK
@@ -359,7 +359,7 @@ def test_another_embedder_makes_all_vectors_anew(folder):
         assert vector_ids(folder.store, embedder) == chunk_ids(folder)
 
 
-def test_vectors_of_a_database_that_was_deleted_are_never_used(tmp_path, open_store, folder_of):
+def test_vectors_of_a_deleted_database_are_never_used(tmp_path, open_store, folder_of):
     embedder = HashingEmbedder()
     old = folder_of(open_store())
     old.write(a_py="lamp = 1\n")
@@ -380,7 +380,7 @@ def test_vectors_of_a_database_that_was_deleted_are_never_used(tmp_path, open_st
     assert len(list(tmp_path.glob("vectors*"))) == 1
 
 
-def test_words_of_a_database_that_was_deleted_are_never_used(tmp_path, open_store, folder_of):
+def test_lexical_index_of_a_deleted_database_is_never_used(tmp_path, open_store, folder_of):
     old = folder_of(open_store())
     old.write(a_py="lamp = 1\n")
     old.catch_up()
@@ -395,7 +395,7 @@ def test_words_of_a_database_that_was_deleted_are_never_used(tmp_path, open_stor
     assert set(before).isdisjoint(generations(new.store))
 
 
-def test_words_that_do_not_agree_with_the_truth_are_built_anew_when_that_is_looked_at(folder):
+def test_lexical_index_that_differs_from_the_database_is_rebuilt_by_verify(folder):
     folder.write(a_py="lamp = 1\n", b_py="lamp = 2\n")
     folder.catch_up()
     assert not folder.store.indexes.verify()
@@ -407,7 +407,7 @@ def test_words_that_do_not_agree_with_the_truth_are_built_anew_when_that_is_look
 
 
 @pytest.mark.parametrize("damage", [damage_missing, damage_cut, damage_garbage])
-def test_damaged_words_are_a_problem_that_the_check_tells(open_store, folder_of, damage):
+def test_check_reports_a_damaged_lexical_index(open_store, folder_of, damage):
     first = folder_of(open_store())
     first.write(a_py="lamp = 1\n")
     first.catch_up()
@@ -418,7 +418,7 @@ def test_damaged_words_are_a_problem_that_the_check_tells(open_store, folder_of,
     assert "word index" in problem
 
 
-def test_the_check_tells_of_vectors_that_are_lost_or_too_many(folder):
+def test_check_reports_lost_and_superfluous_vectors(folder):
     embedder = HashingEmbedder()
     folder.write(a_py="lamp = 1\n", b_py="desk = 2\n")
     folder.store.indexes.catch_up([making(embedder)])
@@ -433,7 +433,7 @@ def test_the_check_tells_of_vectors_that_are_lost_or_too_many(folder):
     assert folder.store.check() == []  # they are behind, and no worse than that
 
 
-def test_the_vectors_read_the_texts_that_they_lack_and_no_others(folder):
+def test_vector_catch_up_reads_only_texts_without_a_vector(folder):
     embedder = HashingEmbedder()
 
     def catch_up_without(*paths: str) -> None:
@@ -459,7 +459,7 @@ def is_ours(name: str, number: int) -> bool:
     return name.startswith("words-") and name.endswith(f"-{number}")
 
 
-def test_generations_are_counted_and_one_that_is_up_to_date_is_kept(folder):
+def test_current_generation_is_kept_and_a_rebuilt_one_is_numbered(folder):
     folder.write(a_py="lamp = 1\n")
     folder.catch_up()
     (first,) = generations(folder.store)
@@ -473,7 +473,7 @@ def test_generations_are_counted_and_one_that_is_up_to_date_is_kept(folder):
     assert is_ours(second, 2)
 
 
-def test_words_are_opened_once_and_not_for_every_search(open_store, folder_of):
+def test_lexical_index_is_opened_once_for_many_searches(open_store, folder_of):
     folder, reader = folder_of(open_store()), open_store()
     folder.write(a_py="lamp = 1\n")
     folder.catch_up()
@@ -485,7 +485,7 @@ def test_words_are_opened_once_and_not_for_every_search(open_store, folder_of):
         assert store.indexes.sets is store.indexes.sets
 
 
-def test_the_state_of_the_words_changes_with_what_they_answer(open_store, folder_of):
+def test_lexical_index_state_changes_with_its_content(open_store, folder_of):
     folder = folder_of(open_store())
     states = [folder.store.indexes.state()]
     folder.write(a_py="lamp = 1\n")
@@ -507,7 +507,7 @@ def test_the_state_of_the_words_changes_with_what_they_answer(open_store, folder
     assert fresh.indexes.state() == ("", NO_WATERMARK)
 
 
-def test_an_index_that_failed_is_marked_for_everyone_once_and_built_anew(
+def test_failed_lexical_index_is_marked_for_all_readers_and_rebuilt(
     open_store, folder_of, caplog
 ):
     folder, reader = folder_of(open_store()), open_store()
@@ -530,7 +530,7 @@ def test_an_index_that_failed_is_marked_for_everyone_once_and_built_anew(
     assert find(reader, "lamp") == find(folder.store, "lamp") == ["a.py"]
 
 
-def test_an_error_of_an_index_that_was_replaced_meanwhile_is_no_reason_to_doubt_the_new_one(folder):
+def test_error_of_a_replaced_index_does_not_mark_the_new_one(folder):
     folder.write(a_py="lamp = 1\n")
     folder.catch_up()
     (old,) = generations(folder.store)
@@ -540,7 +540,7 @@ def test_an_error_of_an_index_that_was_replaced_meanwhile_is_no_reason_to_doubt_
     assert find(folder.store, "lamp") == ["a.py"]
 
 
-def test_a_file_in_place_of_the_words_is_replaced(open_store, folder_of):
+def test_file_in_place_of_the_lexical_index_is_replaced(open_store, folder_of):
     folder = folder_of(open_store())
     folder.write(a_py="lamp = 1\n")
     folder.catch_up()
@@ -556,7 +556,7 @@ def test_a_file_in_place_of_the_words_is_replaced(open_store, folder_of):
 
 
 @pytest.mark.parametrize("look", ["verify", "check"])
-def test_a_byte_that_changed_on_the_disk_is_found_although_the_words_are_open(folder, look):
+def test_changed_byte_on_disk_is_detected_in_an_open_index(folder, look):
     folder.write(a_py="lamp = 1\n")
     folder.catch_up()
     (name,) = generations(folder.store)
@@ -575,7 +575,7 @@ def test_a_byte_that_changed_on_the_disk_is_found_although_the_words_are_open(fo
     assert is_ours(generations(folder.store)[0], 2)
 
 
-def test_rows_that_are_missing_or_too_many_are_counted(folder):
+def test_missing_and_superfluous_lexical_rows_are_counted(folder):
     folder.write(a_py="lamp = 1\n", b_py="lamp = 2\n", c_py="lamp = 3\n")
     folder.catch_up()
     assert folder.store.check() == []
@@ -585,7 +585,7 @@ def test_rows_that_are_missing_or_too_many_are_counted(folder):
     assert folder.store.indexes.verify() is True
 
 
-def test_words_that_are_behind_are_not_compared(folder):
+def test_lexical_index_that_is_behind_is_not_compared(folder):
     folder.write(a_py="lamp = 1\n")
     folder.catch_up()
     folder.write(b_py="lamp = 2\n")
@@ -595,7 +595,7 @@ def test_words_that_are_behind_are_not_compared(folder):
     assert generations(folder.store) == [before]
 
 
-def test_before_the_first_words_there_is_nothing_to_compare_or_to_tidy(folder):
+def test_store_without_a_lexical_index_has_nothing_to_compare_or_tidy(folder):
     folder.write(a_py="lamp = 1\n")
     assert folder.store.check() == []
     assert folder.store.indexes.verify() is False
@@ -603,7 +603,7 @@ def test_before_the_first_words_there_is_nothing_to_compare_or_to_tidy(folder):
     assert generations(folder.store) == []
 
 
-def test_a_store_in_memory_is_searched_checked_tidied_and_repaired_alike(
+def test_store_in_memory_is_searched_checked_tidied_and_repaired(
     open_store, folder_of, monkeypatch
 ):
     monkeypatch.setattr(maintenance, "DEAD_ROWS", 1)
@@ -625,7 +625,7 @@ def test_a_store_in_memory_is_searched_checked_tidied_and_repaired_alike(
     assert (find(folder.store, "lamp"), folder.store.check()) == (["b.py"], [])
 
 
-def test_a_rebuild_that_fails_leaves_the_words_as_they_were(folder):
+def test_failed_rebuild_leaves_the_lexical_index_unchanged(folder):
     folder.write(a_py="lamp = 1\n", b_py="lamp = 2\n")
     folder.catch_up()
     before, blob = generations(folder.store), folder.blob("b.py")
@@ -656,7 +656,7 @@ def fail(monkeypatch, method: str, code: str, times: int = 1) -> None:
     monkeypatch.setattr(LexicalIndex, method, failing)
 
 
-def test_a_new_index_that_can_not_be_written_is_no_damage(folder, monkeypatch):
+def test_unwritable_new_index_is_reported_and_is_no_damage(folder, monkeypatch):
     folder.write(a_py="lamp = 1\n")
     folder.catch_up()
     before = generations(folder.store)
@@ -672,7 +672,7 @@ def test_a_new_index_that_can_not_be_written_is_no_damage(folder, monkeypatch):
     assert folder.store.indexes.damaged is False
 
 
-def test_words_that_fail_while_they_are_written_are_built_anew_at_once(folder, monkeypatch):
+def test_lexical_index_that_fails_while_written_is_rebuilt_at_once(folder, monkeypatch):
     folder.write(a_py="lamp = 1\n")
     folder.catch_up()
     folder.write(b_py="lamp = 2\n")
@@ -683,7 +683,7 @@ def test_words_that_fail_while_they_are_written_are_built_anew_at_once(folder, m
 
 
 @pytest.mark.parametrize("look", ["catch_up", "verify", "check", "words"])
-def test_other_failures_of_the_disk_are_told_and_are_no_damage(folder, monkeypatch, look):
+def test_other_disk_failures_are_raised_and_are_no_damage(folder, monkeypatch, look):
     folder.write(a_py="lamp = 1\n")
     folder.catch_up()
     before = generations(folder.store)
@@ -698,7 +698,7 @@ def test_other_failures_of_the_disk_are_told_and_are_no_damage(folder, monkeypat
 
 
 @pytest.mark.parametrize("look", ["verify", "tidy", "check"])
-def test_words_that_fail_while_they_are_looked_at_are_damaged(folder, monkeypatch, look):
+def test_lexical_index_that_fails_while_read_is_damaged(folder, monkeypatch, look):
     monkeypatch.setattr(maintenance, "DEAD_ROWS", 1)
     folder.write(a_py="lamp = 1\n", b_py="lamp = 2\n")
     folder.catch_up()
@@ -716,7 +716,7 @@ def test_words_that_fail_while_they_are_looked_at_are_damaged(folder, monkeypatc
     assert find(folder.store, "lamp") == ["a.py"]
 
 
-def test_another_failure_while_dead_rows_are_counted_is_told(folder, monkeypatch):
+def test_other_failure_while_counting_dead_rows_is_raised(folder, monkeypatch):
     monkeypatch.setattr(maintenance, "DEAD_ROWS", 1)
     folder.write(a_py="lamp = 1\n", b_py="lamp = 2\n")
     folder.catch_up()
@@ -727,7 +727,7 @@ def test_another_failure_while_dead_rows_are_counted_is_told(folder, monkeypatch
         folder.store.indexes.tidy()
 
 
-def test_dead_rows_are_the_chunks_that_went(folder, monkeypatch):
+def test_dead_rows_are_counted_by_removed_chunks(folder, monkeypatch):
     """A tenth of all rows, counted by chunks and not by files, is too many."""
     monkeypatch.setattr(maintenance, "DEAD_ROWS", 1)
     lines = "".join(f"    total += price[{line}] * amount[{line}]\n" for line in range(40))
@@ -748,7 +748,7 @@ def test_dead_rows_are_the_chunks_that_went(folder, monkeypatch):
     assert folder.store.content.get("dead") == "0"
 
 
-def test_vectors_that_lost_rows_are_compared_at_the_next_change_after_they_were_looked_at(folder):
+def test_lost_vector_rows_are_made_at_the_next_change_after_verify(folder):
     embedder = HashingEmbedder()
     folder.write(a_py="lamp = 1\n", b_py="desk = 2\n")
     folder.store.indexes.catch_up([making(embedder)])

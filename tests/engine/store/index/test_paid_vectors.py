@@ -65,7 +65,7 @@ def test_a_store_of_the_first_version_becomes_one_of_the_second(tmp_path, open_s
     assert folder.store.check() == []
 
 
-def test_vectors_are_those_that_were_paid_for(folder):
+def test_searched_vectors_are_the_paid_ones(folder):
     folder.write(a_py="lamp = 1\n", b_py="desk = 2\n")
     assert sorted(pay(folder.store)) == ["desk = 2", "lamp = 1"]
     assert vector_ids(folder) == chunk_ids(folder)
@@ -74,7 +74,7 @@ def test_vectors_are_those_that_were_paid_for(folder):
     assert (round(cosine, 3), first in chunk_ids(folder)) == (1.0, True)
 
 
-def test_they_are_searched_again_when_their_index_is_lost(tmp_path, open_store, folder_of):
+def test_paid_vectors_are_copied_again_into_a_lost_index(tmp_path, open_store, folder_of):
     folder = folder_of(open_store())
     folder.write(a_py="lamp = 1\n", b_py="desk = 2\n")
     pay(folder.store)
@@ -85,7 +85,7 @@ def test_they_are_searched_again_when_their_index_is_lost(tmp_path, open_store, 
     assert pay(folder.store) == []
 
 
-def test_a_crash_between_the_truth_and_its_copy_costs_nothing(open_store, folder_of, monkeypatch):
+def test_crash_between_paid_vectors_and_their_copy_costs_nothing(open_store, folder_of, monkeypatch):
     folder = folder_of(open_store())
     folder.write(a_py="lamp = 1\n")
     pay(folder.store)
@@ -110,7 +110,7 @@ def test_a_crash_between_the_truth_and_its_copy_costs_nothing(open_store, folder
     )
 
 
-def test_only_a_model_that_had_everything_is_complete_and_little_that_is_missing_does_not_change_that(
+def test_complete_model_stays_complete_until_many_vectors_are_missing(
     folder,
 ):
     folder.write_all({f"f{number}.py": f"lamp = {number}\n" for number in range(4)})
@@ -131,7 +131,7 @@ def test_only_a_model_that_had_everything_is_complete_and_little_that_is_missing
     assert not folder.store.paid.is_complete(STAMP)
 
 
-def test_two_models_have_a_place_each(folder):
+def test_each_model_has_paid_vectors_of_its_own(folder):
     folder.write(a_py="lamp = 1\n")
     other = Stamp("test", "costly", 32, prefix="query: ")
     pay(folder.store)
@@ -151,7 +151,7 @@ def test_vectors_of_a_wrong_length_are_not_kept(folder):
     assert [count for _, _, count in folder.store.paid.models()] == [0]
 
 
-def test_what_is_embedded_again_under_another_name_is_known(folder):
+def test_text_embedded_under_another_name_is_known(folder):
     folder.write(a_py="lamp = 1\n")
     pay(folder.store)
     folder.remove("a.py")
@@ -165,7 +165,7 @@ def test_what_is_embedded_again_under_another_name_is_known(folder):
     assert vector_ids(folder) == chunk_ids(folder)
 
 
-def test_a_sweep_keeps_vectors_while_a_text_could_still_claim_them(folder):
+def test_sweep_keeps_vectors_that_a_text_could_still_claim(folder):
     folder.write(a_py="lamp = 1\n", b_py="desk = 2\n")
     pay(folder.store)
     folder.remove("a.py")
@@ -178,7 +178,7 @@ def test_a_sweep_keeps_vectors_while_a_text_could_still_claim_them(folder):
     assert [count for _, _, count in folder.store.paid.models()] == [2]  # of b and c
 
 
-def test_what_is_most_useful_waits_in_front(folder):
+def test_most_useful_texts_wait_in_front(folder):
     folder.write_all(
         {
             "tests/test_a.py": "test = 1\n",

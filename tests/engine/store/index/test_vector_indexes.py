@@ -86,7 +86,7 @@ def statements(store: Store, asked: Asked) -> list[str]:
     return said
 
 
-def test_an_update_embeds_and_reads_what_has_changed_and_nothing_else(folder):
+def test_update_reads_and_embeds_changed_texts_only(folder):
     asked = Asked()
     folder.write_all({f"f{number}.py": f"lamp = {number}\n" for number in range(60)})
     catch_up(folder.store, asked)
@@ -102,7 +102,7 @@ def test_an_update_embeds_and_reads_what_has_changed_and_nothing_else(folder):
     assert_whole(folder.store)
 
 
-def test_what_was_removed_for_good_leaves_no_row_on_disk_in_sets_that_answer_no_more_either(folder):
+def test_forgotten_text_leaves_no_row_on_disk_also_in_retired_sets(folder):
     store, earlier = folder.store, HashingEmbedder(48)
     secret = "merger = 1"
     folder.write_all({"a.py": "lamp = 1\n", "b.py": f"{secret}\n"})
@@ -143,7 +143,7 @@ def _is_on_disk(store: Store, needle: bytes) -> bool:
     return any(needle in path.read_bytes() for path in files)
 
 
-def test_the_chunks_of_a_source_are_those_known_before_and_what_was_written_since(
+def test_chunks_of_a_source_are_the_known_ones_and_those_written_since(
     folder, monkeypatch
 ):
     narrow, sets = SearchFilter((folder.source.id,)), folder.store.indexes.sets
@@ -165,7 +165,7 @@ def test_the_chunks_of_a_source_are_those_known_before_and_what_was_written_sinc
     assert within() == set(sets.chunks_within(narrow)) == set(texts_in_use(folder.store))
 
 
-def test_what_a_set_knows_is_asked_of_nobody_again(folder):
+def test_text_in_a_vector_set_is_never_embedded_again(folder):
     asked = Asked()
     folder.write(a_py="lamp = 1\n")
     catch_up(folder.store, asked)
@@ -177,7 +177,7 @@ def test_what_a_set_knows_is_asked_of_nobody_again(folder):
     assert_whole(folder.store)
 
 
-def test_content_that_comes_back_gets_its_row_again(folder):
+def test_restored_content_gets_its_row_again(folder):
     folder.write(a_py="lamp = 1\n", b_py="desk = 1\n")
     catch_up(folder.store)
     blob = folder.blob("a.py")
@@ -190,7 +190,7 @@ def test_content_that_comes_back_gets_its_row_again(folder):
     assert_whole(folder.store)
 
 
-def test_what_is_forgotten_for_good_loses_its_row(folder):
+def test_forgotten_content_loses_its_row(folder):
     folder.write(a_py="lamp = 1\n", b_py="desk = 1\n")
     catch_up(folder.store)
     folder.store.content.forget([folder.doc("a.py")])
@@ -202,7 +202,7 @@ def test_what_is_forgotten_for_good_loses_its_row(folder):
 
 
 @pytest.mark.parametrize("step", ["truth", "words", "embedding", "rows"])
-def test_who_is_killed_between_two_steps_goes_on_from_the_watermark(
+def test_catch_up_killed_between_two_steps_goes_on_from_the_watermark(
     open_store, folder_of, monkeypatch, step
 ):
     first = folder_of(open_store())
@@ -236,7 +236,7 @@ def test_who_is_killed_between_two_steps_goes_on_from_the_watermark(
     assert len(asked.texts) == 2
 
 
-def test_a_set_that_is_too_far_behind_is_compared_as_a_whole(folder, monkeypatch):
+def test_vector_set_far_behind_is_compared_as_a_whole(folder, monkeypatch):
     monkeypatch.setattr(truth, "REMOVALS", 3)
     folder.write_all({f"f{number}.py": f"lamp = {number}\n" for number in range(12)})
     catch_up(folder.store)
@@ -249,7 +249,7 @@ def test_a_set_that_is_too_far_behind_is_compared_as_a_whole(folder, monkeypatch
     assert_whole(folder.store)
 
 
-def test_a_store_that_never_kept_removals_is_compared_as_a_whole_once(folder):
+def test_store_without_recorded_removals_is_compared_as_a_whole_once(folder):
     folder.write(a_py="lamp = 1\n", b_py="desk = 1\n")
     catch_up(folder.store)
     folder.remove("a.py")
@@ -263,7 +263,7 @@ def test_a_store_that_never_kept_removals_is_compared_as_a_whole_once(folder):
 
 
 @pytest.mark.parametrize("harm", ["gone", "damaged"])
-def test_a_set_that_is_lost_or_damaged_is_made_anew(open_store, folder_of, harm):
+def test_lost_or_damaged_vector_set_is_made_again(open_store, folder_of, harm):
     first = folder_of(open_store())
     first.write(a_py="lamp = 1\n", b_py="desk = 1\n")
     catch_up(first.store)
@@ -286,7 +286,7 @@ def spoil(store: Store) -> None:
     vectors.sync(store.content.seq())
 
 
-def test_in_doubt_rows_that_were_lost_or_are_too_many_are_put_right(folder):
+def test_doubted_vector_set_gets_lost_rows_and_drops_superfluous_ones(folder):
     folder.write(a_py="lamp = 1\n", b_py="desk = 1\n")
     catch_up(folder.store)
     spoil(folder.store)
@@ -296,7 +296,7 @@ def test_in_doubt_rows_that_were_lost_or_are_too_many_are_put_right(folder):
     assert_whole(folder.store)
 
 
-def test_a_wrong_number_of_rows_raises_doubt_when_that_is_looked_at(folder):
+def test_verify_doubts_a_vector_set_with_a_wrong_number_of_rows(folder):
     folder.write(a_py="lamp = 1\n", b_py="desk = 1\n")
     catch_up(folder.store)
     folder.store.indexes.verify()
@@ -309,7 +309,7 @@ def test_a_wrong_number_of_rows_raises_doubt_when_that_is_looked_at(folder):
     assert_whole(folder.store)
 
 
-def test_a_set_that_is_ahead_of_a_restored_database_is_made_anew(tmp_path, open_store, folder_of):
+def test_vector_set_ahead_of_a_restored_database_is_made_again(tmp_path, open_store, folder_of):
     first = folder_of(open_store())
     first.write(a_py="lamp = 1\n")
     catch_up(first.store)
@@ -326,7 +326,7 @@ def test_a_set_that_is_ahead_of_a_restored_database_is_made_anew(tmp_path, open_
     assert_whole(again.store)
 
 
-def test_a_reader_that_takes_over_goes_on_from_where_the_writer_was(open_store, folder_of):
+def test_reader_that_takes_over_continues_at_the_writer_s_watermark(open_store, folder_of):
     writer, heir = folder_of(open_store()), folder_of(open_store())
     writer.write(a_py="lamp = 1\n", b_py="desk = 1\n")
     catch_up(writer.store)
@@ -359,7 +359,7 @@ changes = st.lists(
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])  # a class, the same for all
 @given(changes=changes, kept=st.sampled_from([1, 2_000]))
-def test_after_any_changes_the_set_is_the_one_that_is_made_anew(
+def test_vector_set_after_any_changes_equals_a_fresh_one(
     tmp_path_factory, folder_of, changes, kept
 ):
     directory = tmp_path_factory.mktemp("store")
@@ -397,7 +397,7 @@ def test_after_any_changes_the_set_is_the_one_that_is_made_anew(
     shutil.rmtree(directory)
 
 
-def test_who_is_killed_while_a_set_is_removed_leaves_no_part_of_one(folder, monkeypatch):
+def test_vector_set_removal_killed_midway_leaves_no_part(folder, monkeypatch):
     folder.write_all({"a.py": "lamp = 1\n", "b.py": "desk = 2\n"})
     catch_up(folder.store)
     sets = folder.store.indexes.sets

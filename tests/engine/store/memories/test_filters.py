@@ -111,7 +111,7 @@ wishes = some.builds(
 
 
 @pytest.mark.parametrize(("few", "ways"), [(5_000, 200), (5, 200), (5, 2)])
-def test_an_index_gives_what_a_look_at_every_row_gives(store, few, ways, monkeypatch):
+def test_indexed_memory_filter_equals_a_full_scan(store, few, ways, monkeypatch):
     monkeypatch.setattr(lookups, "FEW", few)
     monkeypatch.setattr(wants, "MAX_WAYS", ways)
     every = store.memories.select(MemoryFilter())
@@ -132,7 +132,7 @@ def test_an_index_gives_what_a_look_at_every_row_gives(store, few, ways, monkeyp
     agree()
 
 
-def test_very_many_sources_are_asked_together(store):
+def test_hundreds_of_memory_sources_are_filtered_together(store):
     """As of somebody with a database for each of hundreds of scopes."""
     every = store.memories.select(MemoryFilter())
     wanted = MemoryFilter(sources=tuple(range(1, 500)), projects=("shop", "site", "nothing"))
@@ -141,14 +141,14 @@ def test_very_many_sources_are_asked_together(store):
     ]
 
 
-def test_rows_of_one_moment_come_in_the_order_of_their_database(store):
+def test_memories_of_one_moment_are_ordered_by_row_number(store):
     every = store.memories.select(MemoryFilter(origins=(OTHER,)))
     assert [(one.memory.created, one.number) for one in every] == sorted(
         ((one.memory.created, one.number) for one in every), reverse=True
     )
 
 
-def test_scopes_are_counted_over_all_sources_of_an_origin(store):
+def test_memory_scopes_are_counted_over_all_sources_of_an_origin(store):
     sources = [source.id for source in store.memories.sources(("", OTHER), ("shown", "staging"))]
     counted = {
         (scope.scope.lower(), scope.origin): scope.count for scope in store.memories.scopes(sources)
@@ -160,7 +160,7 @@ def test_scopes_are_counted_over_all_sources_of_an_origin(store):
     assert counted == expected
 
 
-def test_an_answer_that_was_kept_is_worked_out_anew_when_something_was_written(store):
+def test_cached_memory_filter_answer_is_dropped_after_a_write(store):
     before = store.memories.count(MemoryFilter())
     memory = Memory("mem_new", "Something new", project="shop", created=1)
     new = NewMemory(memory, "shown", MemoryState.APPROVED, scope="shop", fingerprint=b"new")

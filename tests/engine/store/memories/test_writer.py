@@ -149,7 +149,7 @@ def fail_at(title: str):
     return wording
 
 
-def test_an_add_that_fails_in_the_middle_leaves_nothing(desk):
+def test_failed_add_is_rolled_back(desk):
     desk.add(new("a"))
     before = desk.everything()
     gone = MemoryVerdict((OWN, "a"), MemoryState.SUPERSEDED, None, "b")
@@ -160,7 +160,7 @@ def test_an_add_that_fails_in_the_middle_leaves_nothing(desk):
     assert desk.everything() == before
 
 
-def test_a_decision_that_fails_in_the_middle_leaves_nothing(desk):
+def test_failed_decision_is_rolled_back(desk):
     desk.add(new("a", state=MemoryState.STAGING), new("b", "bad", state=MemoryState.STAGING))
     before = desk.everything()
     verdicts = [MemoryVerdict((OWN, key), MemoryState.APPROVED, SHOWN) for key in "ab"]
@@ -171,7 +171,7 @@ def test_a_decision_that_fails_in_the_middle_leaves_nothing(desk):
     assert desk.everything() == before
 
 
-def test_a_copy_that_fails_in_the_middle_leaves_nothing_and_is_no_further(desk):
+def test_failed_copy_is_rolled_back_with_its_watermark(desk):
     desk.copy(new("a"))
     before = desk.everything(), desk.store.memories.mirrors()
     ones = [
@@ -182,7 +182,7 @@ def test_a_copy_that_fails_in_the_middle_leaves_nothing_and_is_no_further(desk):
     assert (desk.everything(), desk.store.memories.mirrors()) == before
 
 
-def test_an_undo_that_fails_in_the_middle_leaves_nothing(desk):
+def test_failed_undo_is_rolled_back(desk):
     desk.add(new("a", "bad"), new("b"))
     step = desk.store.memories.decide(
         [MemoryVerdict((OWN, key), MemoryState.REJECTED, None) for key in "ab"],
@@ -197,7 +197,7 @@ def test_an_undo_that_fails_in_the_middle_leaves_nothing(desk):
     assert desk.everything() == before
 
 
-def test_a_memory_and_what_it_supersedes_are_one_step(desk):
+def test_memory_and_the_one_it_supersedes_are_one_step(desk):
     desk.add(new("a"))
     step = desk.add(
         new("b"), supersedes=[MemoryVerdict((OWN, "a"), MemoryState.SUPERSEDED, None, "b")]
@@ -219,7 +219,7 @@ def test_a_memory_and_what_it_supersedes_are_one_step(desk):
 
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("before", STATES)
-def test_a_state_decides_where_a_memory_is_found(desk, before, state):
+def test_state_of_a_memory_decides_where_it_is_found(desk, before, state):
     desk.add(new("a", state=before))
     assert desk.found("a") == name(before)
     desk.judge("a", state)
@@ -232,7 +232,7 @@ def test_a_state_decides_where_a_memory_is_found(desk, before, state):
     assert (desk.get("a").source is None) == (name(state) is None)
 
 
-def test_what_has_no_doc_is_not_in_the_words_either(desk):
+def test_memory_without_a_doc_is_not_in_the_lexical_index(desk):
     desk.add(new("a", "Zebras count coins"))
     desk.store.indexes.catch_up()
     assert len(desk.store.indexes.words()) == 1
@@ -242,7 +242,7 @@ def test_what_has_no_doc_is_not_in_the_words_either(desk):
     assert desk.get("a").memory.title == "Zebras count coins"
 
 
-def test_an_edit_changes_the_wording_and_what_is_found(desk):
+def test_edit_changes_the_wording_and_the_search_hits(desk):
     desk.add(new("a", "Old words", concepts=("old",), citations=(CITED,)))
     desk.edit("a", Memory("", "New words", concepts=("new",), project="site", created=1_000))
     one = desk.get("a")
@@ -257,7 +257,7 @@ def test_an_edit_changes_the_wording_and_what_is_found(desk):
     assert desk.store.content.text(doc.blob).startswith("# New words")
 
 
-def test_the_log_tells_every_decision_with_who_and_why(desk):
+def test_log_has_every_decision_with_actor_and_reason(desk):
     desk.add(new("a", state=MemoryState.STAGING), actor="import")
     desk.judge("a", MemoryState.APPROVED)
     told = [
@@ -286,14 +286,14 @@ def exact(desk: Desk, key: str, origin: str = OWN) -> tuple:
 
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("before", STATES)
-def test_taking_a_judgement_back_brings_the_exact_earlier_state(desk, before, state):
+def test_undone_judgement_restores_the_exact_earlier_state(desk, before, state):
     desk.add(new("a", state=before, citations=(CITED,)), actor="import")
     known = exact(desk, "a")
     assert desk.undo(desk.judge("a", state, successor="b")) == 1
     assert exact(desk, "a") == known
 
 
-def test_taking_an_edit_back_brings_the_exact_earlier_wording_and_what_it_cited(desk):
+def test_undone_edit_restores_the_earlier_wording_and_citations(desk):
     desk.add(
         new(
             "a",
@@ -316,12 +316,12 @@ def test_taking_an_edit_back_brings_the_exact_earlier_wording_and_what_it_cited(
     assert exact(desk, "a") == known
 
 
-def test_what_was_added_is_rejected_by_an_undo_and_not_lost(desk):
+def test_undone_add_is_rejected_and_not_lost(desk):
     desk.undo(desk.add(new("a")))
     assert (desk.get("a").state, desk.found("a")) == (MemoryState.REJECTED, None)
 
 
-def test_what_was_there_before_it_was_added_again_is_as_it_was(desk):
+def test_undone_second_add_restores_the_first(desk):
     desk.add(new("a", state=MemoryState.STAGING), actor="import")
     known = exact(desk, "a")
     verdict = MemoryVerdict((OWN, "a"), MemoryState.APPROVED, SHOWN)
@@ -333,7 +333,7 @@ def test_what_was_there_before_it_was_added_again_is_as_it_was(desk):
 
 
 @pytest.mark.parametrize("own", [None, MemoryState.APPROVED, MemoryState.STAGING])
-def test_a_foreign_row_that_nobody_had_judged_is_unjudged_after_an_undo(desk, own):
+def test_undone_first_judgement_leaves_a_foreign_row_unjudged(desk, own):
     desk.copy(new("obs_1", state=own))
     known = exact(desk, "obs_1", FOREIGN)
     desk.undo(desk.judge("obs_1", MemoryState.REJECTED, FOREIGN))
@@ -341,7 +341,7 @@ def test_a_foreign_row_that_nobody_had_judged_is_unjudged_after_an_undo(desk, ow
     assert desk.get("obs_1", FOREIGN).judgement is None
 
 
-def test_a_step_is_taken_back_once_and_the_one_before_is_next(desk):
+def test_second_undo_takes_back_the_step_before(desk):
     first = desk.add(new("a"))
     second = desk.judge("a", MemoryState.PROMOTED)
     assert desk.store.memories.last_batch(not_by="hook") == second
@@ -351,13 +351,13 @@ def test_a_step_is_taken_back_once_and_the_one_before_is_next(desk):
     assert desk.store.memories.last_batch(not_by="hook") == 0
 
 
-def test_what_a_hook_brought_is_not_what_a_person_takes_back(desk):
+def test_undo_of_a_person_skips_memories_added_by_a_hook(desk):
     mine = desk.add(new("a"))
     desk.add(new("b", state=MemoryState.STAGING), actor="hook")
     assert desk.store.memories.last_batch(not_by="hook") == mine
 
 
-def test_a_judgement_waits_for_a_row_that_is_not_copied(desk):
+def test_judgement_waits_for_a_row_not_copied_yet(desk):
     first = desk.judge("obs_9", MemoryState.PROMOTED, FOREIGN)
     second = desk.judge("obs_9", MemoryState.REJECTED, FOREIGN)
     assert desk.store.memories.judgements(FOREIGN, ["obs_9"])["obs_9"].state is MemoryState.REJECTED
@@ -367,7 +367,7 @@ def test_a_judgement_waits_for_a_row_that_is_not_copied(desk):
     assert desk.store.memories.judgements(FOREIGN, ["obs_9"]) == {}
 
 
-def test_nothing_is_decided_about_a_memory_of_our_own_that_was_deleted(desk):
+def test_deleted_memory_of_this_store_takes_no_decision(desk):
     step = desk.add(new("a"))
     desk.delete("a")
     before = desk.everything()[:-2]
@@ -398,7 +398,7 @@ def forget(desk: Desk, *keys: str, origin: str = OWN) -> None:
     desk.store.checkpoint()
 
 
-def test_what_is_deleted_leaves_no_trace_on_the_disk(desk, tmp_path):
+def test_deleted_memory_leaves_no_trace_on_the_disk(desk, tmp_path):
     long = " ".join(f"quagga{number}" for number in range(3_000))  # several pages
     desk.add(new("keep", "Something else"))
     cited = replace(CITED, path="src/quagga.py", root="/quagga")
@@ -418,7 +418,7 @@ def test_what_is_deleted_leaves_no_trace_on_the_disk(desk, tmp_path):
     assert desk.keys() == ["keep"] and desk.found("keep") == SHOWN
 
 
-def test_earlier_wordings_and_the_reasons_for_them_leave_no_trace_either(desk, tmp_path):
+def test_deleted_earlier_wordings_and_reasons_leave_no_trace(desk, tmp_path):
     desk.add(*(new(f"other{number}", f"Filling {number} " + "x" * 300) for number in range(30)))
     desk.add(
         new(
@@ -451,7 +451,7 @@ def test_earlier_wordings_and_the_reasons_for_them_leave_no_trace_either(desk, t
     assert len(desk.keys()) == 30
 
 
-def test_the_copy_of_a_changed_row_leaves_no_trace_either(desk, tmp_path):
+def test_deleted_copy_of_a_changed_row_leaves_no_trace(desk, tmp_path):
     desk.copy(
         *(
             new(f"obs_{number}", f"Filling {number} " + "x" * 300, None, number=number)
@@ -466,7 +466,7 @@ def test_the_copy_of_a_changed_row_leaves_no_trace_either(desk, tmp_path):
     assert set(desk.store.memories.forgotten(FOREIGN)) == {"obs_1"}
 
 
-def test_of_what_was_deleted_the_log_says_only_that(desk):
+def test_log_of_a_deleted_memory_says_only_that_it_was_deleted(desk):
     desk.add(new("a"))
     desk.judge("a", MemoryState.PROMOTED)
     desk.delete("a")
@@ -477,7 +477,7 @@ def test_of_what_was_deleted_the_log_says_only_that(desk):
     assert desk.store.memories.last_batch(not_by="hook") == 0
 
 
-def test_a_text_that_another_memory_has_too_stays_with_that_one(desk):
+def test_deleting_a_memory_keeps_the_same_text_of_another(desk):
     same = {"title": "The same", "facts": ("fact",), "created": 3}
     desk.add(new("a", **same), new("b", **same))
     desk.delete("a")
@@ -489,7 +489,7 @@ def test_a_text_that_another_memory_has_too_stays_with_that_one(desk):
 # ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_judgement_outlives_the_copy_that_it_was_made_over(desk):
+def test_judgement_outlives_the_foreign_copy(desk):
     desk.copy(new("obs_1", state=None), new("obs_2", state=None))
     desk.judge("obs_1", MemoryState.PROMOTED, FOREIGN)
     assert desk.store.memories.drop_copy(FOREIGN) == 2
@@ -502,7 +502,7 @@ def test_a_judgement_outlives_the_copy_that_it_was_made_over(desk):
     assert desk.get("obs_1", FOREIGN).judgement.actor == "person"
 
 
-def test_a_copy_replaces_rows_and_drops_those_that_are_gone(desk):
+def test_foreign_copy_replaces_rows_and_drops_missing_ones(desk):
     desk.copy(new("obs_1", number=1, concepts=("a",)), new("obs_2", number=2))
     desk.copy(new("obs_1", "Changed", number=1, concepts=("b",)), gone=["obs_2"])
     assert desk.keys() == ["obs_1"] and desk.get("obs_1", FOREIGN).memory.title == "Changed"
@@ -547,18 +547,18 @@ def shelf(desk) -> Desk:
         ({"sources": ()}, []),
     ],
 )
-def test_of_several_wishes_all_must_hold_and_the_newest_is_first(shelf, wanted, keys):
+def test_memory_filter_requires_every_condition_newest_first(shelf, wanted, keys):
     assert shelf.keys(**wanted) == keys
     assert shelf.store.memories.count(MemoryFilter(**wanted)) == len(keys)
     assert len(shelf.store.memories.docs(MemoryFilter(**wanted))) == len(keys)
 
 
-def test_a_part_of_what_is_wanted_can_be_asked_for(shelf):
+def test_memory_filter_takes_a_limit_and_an_offset(shelf):
     lookup = shelf.store.memories
     assert [one.memory.key for one in lookup.select(MemoryFilter(), 2, 1)] == ["d", "b"]
 
 
-def test_scopes_are_counted_for_each_origin(shelf):
+def test_memory_scopes_are_counted_for_each_origin(shelf):
     lookup = shelf.store.memories
     sources = [source.id for source in lookup.sources({OWN, FOREIGN}, (SHOWN,))]
     found = {
@@ -573,7 +573,7 @@ def test_scopes_are_counted_for_each_origin(shelf):
     }
 
 
-def test_neighbours_are_those_before_and_after_in_the_same_session(desk):
+def test_neighbours_are_the_memories_around_in_the_same_session(desk):
     desk.copy(
         *(
             new(f"obs_{n}", state=None, number=n, session="s" if n != 3 else "t")
@@ -610,7 +610,7 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-def test_whatever_is_decided_docs_fit_states_and_states_fit_judgements(steps):
+def test_docs_states_and_judgements_agree_after_any_decisions(steps):
     store = Store(None)
     try:
         desk = Desk(store)
@@ -662,7 +662,7 @@ def check(desk: Desk) -> None:
         assert (last.after if last else "") == (one.state.value if one.state else "")
 
 
-def test_a_store_that_is_only_read_refuses_every_step(desk, tmp_path):
+def test_read_only_store_refuses_every_memory_step(desk, tmp_path):
     desk.add(new("a"))
     reader = Store(tmp_path, read_only=True)
     try:
@@ -682,7 +682,7 @@ def test_a_store_that_is_only_read_refuses_every_step(desk, tmp_path):
 
 
 @pytest.mark.parametrize("read_only", [False, True])
-def test_a_store_from_before_there_were_memories_gets_room_for_them(tmp_path, read_only):
+def test_store_older_than_memories_is_migrated(tmp_path, read_only):
     raw = sqlite3.connect(tmp_path / "cortex.db")
     for number, migration in enumerate(schema.MIGRATIONS[:3], 1):
         migration(raw)
@@ -698,7 +698,7 @@ def test_a_store_from_before_there_were_memories_gets_room_for_them(tmp_path, re
         assert raw.execute("SELECT name FROM sources").fetchall() == [("notes",)]
 
 
-def test_what_another_process_decided_meanwhile_is_not_undone_with_an_earlier_step(desk):
+def test_undo_keeps_later_decisions_of_another_process(desk):
     desk.add(new("a"), new("b"))
     verdicts = [MemoryVerdict((OWN, key), MemoryState.REJECTED, None) for key in ("a", "b")]
     first = desk.store.memories.decide(verdicts, word, action="reject", actor="person", reason="")

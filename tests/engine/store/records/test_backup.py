@@ -138,7 +138,7 @@ def empty(tmp_path: Path, open_one: Callable[[str], Ledger]) -> Ledger:
 
 
 @pytest.mark.parametrize("into", ["sqlite", "postgresql"])
-def test_a_ledger_comes_back_whole_in_either_database(
+def test_ledger_backup_loads_whole_into_either_database(
     ledger: Ledger,
     into: str,
     file: Path,
@@ -171,7 +171,7 @@ def test_a_ledger_comes_back_whole_in_either_database(
     assert other.records.deeds()[0].id == counts["audit"] + 1
 
 
-def test_what_was_loaded_is_found(file: Path, empty: Ledger, ledger: Ledger) -> None:
+def test_loaded_records_are_found(file: Path, empty: Ledger, ledger: Ledger) -> None:
     fill(ledger)
     dump(ledger, file)
     load(empty, file, wording=word)
@@ -181,7 +181,7 @@ def test_what_was_loaded_is_found(file: Path, empty: Ledger, ledger: Ledger) -> 
     assert paths == {one.id for one in empty.records.select(RecordFilter())} and "task@!" in shelves
 
 
-def test_a_backup_is_of_one_moment_while_others_write(
+def test_backup_during_writes_is_of_one_moment(
     ledger: Ledger,
     ledger_url: str,
     file: Path,
@@ -235,7 +235,7 @@ def test_a_backup_is_of_one_moment_while_others_write(
     ("place", "code"),
     [("/dev/full", "DISK_FULL"), ("nowhere/backup", "FILE_NOT_FOUND"), (".", "PERMISSION_DENIED")],
 )
-def test_a_file_that_can_t_be_written_is_named_and_not_the_database(
+def test_unwritable_backup_file_is_named_in_the_error(
     ledger: Ledger, tmp_path: Path, place: str, code: str
 ) -> None:
     if place == "/dev/full" and not os.path.exists(place):
@@ -249,7 +249,7 @@ def test_a_file_that_can_t_be_written_is_named_and_not_the_database(
     )
 
 
-def test_a_backup_is_on_the_disk_when_that_is_told(ledger: Ledger, file: Path, monkeypatch) -> None:
+def test_backup_is_synced_to_disk_before_it_is_reported(ledger: Ledger, file: Path, monkeypatch) -> None:
     fill(ledger)
     real, synced = os.fsync, list[bytes]()
 
@@ -263,7 +263,7 @@ def test_a_backup_is_on_the_disk_when_that_is_told(ledger: Ledger, file: Path, m
 
 
 @pytest.mark.parametrize("used", ["record", "principal"])
-def test_a_ledger_that_is_in_use_is_left_alone(ledger: Ledger, file: Path, used: str) -> None:
+def test_loading_into_a_used_ledger_is_refused(ledger: Ledger, file: Path, used: str) -> None:
     dump(ledger, file)
     if used == "record":
         make(ledger, Task("one"))
@@ -317,7 +317,7 @@ DAMAGES: dict[str, Callable[[Path], bytes]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_file_that_is_not_whole_is_refused_before_anything_is_written(
+def test_damaged_backup_is_refused_before_anything_is_written(
     file: Path, empty: Ledger, tmp_path: Path, open_one: Callable[[str], Ledger], damage: str
 ) -> None:
     whole = open_one(f"sqlite:///{tmp_path}/whole")
@@ -330,7 +330,7 @@ def test_a_file_that_is_not_whole_is_refused_before_anything_is_written(
     assert content(empty) == before and empty.epoch() == epoch
 
 
-def test_a_file_of_a_newer_cortex_is_refused(file: Path, empty: Ledger) -> None:
+def test_backup_of_a_newer_cortex_is_refused(file: Path, empty: Ledger) -> None:
     dump(empty, file)
     header, *rest = _lines(file)
     file.write_bytes(
@@ -341,7 +341,7 @@ def test_a_file_of_a_newer_cortex_is_refused(file: Path, empty: Ledger) -> None:
     assert refused(lambda: load(empty, file, wording=word)).code == "STORE_NEWER"
 
 
-def test_nothing_is_there_of_a_file_that_could_not_be_loaded_whole(
+def test_failed_load_leaves_no_record(
     file: Path, ledger: Ledger, empty: Ledger
 ) -> None:
     fill(ledger)

@@ -128,7 +128,7 @@ def is_wanted(one: Record[Any], wanted: RecordFilter) -> bool:
 
 
 @pytest.mark.parametrize(("few", "first"), [(1, 0), (20, 4), (3_000, 8)])
-def test_every_way_leads_to_the_same_records_in_the_same_order(store, monkeypatch, few, first):
+def test_every_query_plan_gives_the_same_records_in_order(store, monkeypatch, few, first):
     for module in (filters, queries, row_reader):
         monkeypatch.setattr(module, "FEW", few)
     lookup = store.records
@@ -158,7 +158,7 @@ def test_every_way_leads_to_the_same_records_in_the_same_order(store, monkeypatc
         }
 
 
-def test_a_page_ends_before_a_record_whatever_else_is_asked(store):
+def test_page_before_a_record_keeps_every_other_filter(store):
     lookup = store.records
     (middle,) = lookup.select(RecordFilter(kinds=("thread",)), 1, 20)
     for refs in ((), (("subcortex", SCOPE),)):

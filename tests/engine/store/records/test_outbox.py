@@ -120,7 +120,7 @@ def home(open_store: Callable[..., Store]) -> Store:
 # --------------------------------------------------------------------------------------------------------
 
 
-def test_a_step_is_queued_with_what_was_there_before_it_and_what_is_there_after(
+def test_outbox_entry_has_the_records_before_and_after_the_step(
     home: Store,
 ) -> None:
     known = make(home, Task("known", tags=("red",)))
@@ -167,7 +167,7 @@ def test_a_step_is_queued_with_what_was_there_before_it_and_what_is_there_after(
     assert waits(home, made) and not waits(home, new_id(Task))
 
 
-def test_nothing_is_queued_where_there_is_no_core(open_store: Callable[..., Store]) -> None:
+def test_store_without_a_core_queues_nothing(open_store: Callable[..., Store]) -> None:
     store = open_store()
     make(store, Task("alone"))
     store.content.set({"core.url": ""})
@@ -175,7 +175,7 @@ def test_nothing_is_queued_where_there_is_no_core(open_store: Callable[..., Stor
     assert store.outbox.waiting() == [] and store.outbox.count() == (0, 0)
 
 
-def test_a_replay_and_a_step_that_changes_nothing_are_not_queued(home: Store) -> None:
+def test_replayed_or_empty_step_is_not_queued(home: Store) -> None:
     number = make(home, Task("one"))
     do(home, lambda step: step.make(new_id(Task), Task("two")), key="again")
     do(home, lambda step: step.make(new_id(Task), Task("two")), key="again")
@@ -184,7 +184,7 @@ def test_a_replay_and_a_step_that_changes_nothing_are_not_queued(home: Store) ->
     assert [one.changes[0].after.title for one in home.outbox.waiting()] == ["one", "two"]
 
 
-def test_neither_a_step_that_fails_nor_its_entry_is_there(home: Store) -> None:
+def test_failed_step_leaves_no_outbox_entry(home: Store) -> None:
     def fail(step: RecordTransaction) -> None:
         step.make(new_id(Task), Task("one"))
         raise RuntimeError("halfway")
@@ -200,7 +200,7 @@ def test_neither_a_step_that_fails_nor_its_entry_is_there(home: Store) -> None:
     assert home.outbox.waiting() == [] and not home.records.has() and home.records.deeds() == []
 
 
-def test_what_a_quiet_step_makes_is_never_sent(home: Store) -> None:
+def test_record_made_by_a_quiet_step_is_never_sent(home: Store) -> None:
     shared = make(home, Task("shared"))
     alert = new_id(Notification)
 
@@ -259,7 +259,7 @@ def test_entries_are_tried_refused_retried_and_dropped(home: Store) -> None:
     assert ask(home, "SELECT entry FROM outbox_records ORDER BY entry") == [(first,), (third,)]
 
 
-def test_what_the_core_has_got_after_all_is_sent_though_it_was_given_up(home: Store) -> None:
+def test_dropped_record_is_sent_again_once_the_core_has_it(home: Store) -> None:
     thread = make(home, Thread("Mine"))
     (entry,) = home.outbox.waiting()
     take(home, settle=entry.id, refuse=("RIGHTS_MISSING", "you may not"))
@@ -271,7 +271,7 @@ def test_what_the_core_has_got_after_all_is_sent_though_it_was_given_up(home: St
     assert [one.changes[0].after for one in home.outbox.waiting()] == [Thread("Changed again")]
 
 
-def test_what_is_given_up_takes_no_other_record_of_an_entry_along(home: Store) -> None:
+def test_dropping_a_record_keeps_the_others_of_its_entry(home: Store) -> None:
     thread, task = make(home, Thread("Mine")), make(home, Task("Ours"))
     first, _ = home.outbox.waiting()
     for number in (first.id, first.id + 1):
@@ -292,7 +292,7 @@ def test_what_is_given_up_takes_no_other_record_of_an_entry_along(home: Store) -
     assert [[one.id for one in entry.changes] for entry in home.outbox.waiting()] == [[task]]
 
 
-def test_more_refused_entries_than_a_statement_takes_are_sent_once_more(home: Store) -> None:
+def test_thousands_of_refused_entries_are_retried(home: Store) -> None:
     for title in ("First", "Second"):
         make(home, Thread(title))
     first, second = home.outbox.waiting()
@@ -302,7 +302,7 @@ def test_more_refused_entries_than_a_statement_takes_are_sent_once_more(home: St
     assert home.outbox.retry([first.id, *others, second.id]) == 2 and home.outbox.count() == (2, 0)
 
 
-def test_a_damaged_entry_is_told(home: Store) -> None:
+def test_damaged_outbox_entry_is_reported(home: Store) -> None:
     make(home, Task("one"))
     with home._connections.write() as connection:
         connection.execute("UPDATE outbox SET changes = '[{}]'")
@@ -315,7 +315,7 @@ def test_a_damaged_entry_is_told(home: Store) -> None:
 # ---------------------------------------------------------------------------------------------
 
 
-def test_what_was_there_before_is_queued_once_in_the_order_in_which_it_was_made(
+def test_earlier_records_are_queued_once_in_the_order_of_creation(
     open_store: Callable[..., Store], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("cortex.engine.store.records.outbox.MOST_UPLOADED", 3)
@@ -342,7 +342,7 @@ def test_what_was_there_before_is_queued_once_in_the_order_in_which_it_was_made(
     assert upload(store, "another") == 6  # the one that came from there, too
 
 
-def test_records_that_a_core_lost_are_queued_before_what_builds_on_them(home: Store) -> None:
+def test_records_lost_by_a_core_are_queued_before_those_that_refer_to_them(home: Store) -> None:
     first, second, waiting = (new_id(Task) for _ in range(3))
     take(
         home,
@@ -362,7 +362,7 @@ def test_records_that_a_core_lost_are_queued_before_what_builds_on_them(home: St
     assert home.outbox.known() == {}
 
 
-def test_an_entry_is_split_into_one_for_each_record(open_store: Callable[..., Store]) -> None:
+def test_outbox_entry_is_split_by_record(open_store: Callable[..., Store]) -> None:
     store = open_store()
     made = [make(store, Task(title)) for title in "abc"]
     upload(store, "one", CORE)
@@ -378,7 +378,7 @@ def test_an_entry_is_split_into_one_for_each_record(open_store: Callable[..., St
     ]
 
 
-def test_who_leaves_a_core_keeps_the_records_and_nothing_else(home: Store) -> None:
+def test_leaving_a_core_keeps_the_records_and_nothing_else(home: Store) -> None:
     make(home, Task("mine"))
     take(home, told(new_id(Task), Task("the Core's"), 7))
     home.outbox.forget()
@@ -398,7 +398,7 @@ def test_who_leaves_a_core_keeps_the_records_and_nothing_else(home: Store) -> No
 # ------------------------------------------------------------------------------------------------
 
 
-def test_records_are_taken_over_exactly_and_twice_is_once(home: Store) -> None:
+def test_applying_core_records_twice_equals_once(home: Store) -> None:
     task, thread = (
         told(new_id(Task), Task("task", tags=("red",)), 12, 4),
         told(new_id(Thread), Thread("thread"), 14),
@@ -447,7 +447,7 @@ def test_a_record_never_goes_back_to_an_older_change_but_in_another_epoch(home: 
     assert list(home.records.versions(number)) == [2, 3]
 
 
-def test_what_waits_to_be_sent_is_left_alone_until_it_was(home: Store) -> None:
+def test_waiting_record_is_not_overwritten_until_it_was_sent(home: Store) -> None:
     number, other = make(home, Task("mine")), new_id(Task)
     entry = home.outbox.waiting()[0]
     page = (told(number, Task("theirs"), 10, 3), told(other, Task("other"), 11))
@@ -465,7 +465,7 @@ def test_what_waits_to_be_sent_is_left_alone_until_it_was(home: Store) -> None:
     assert home.records.one(number) == page[0].record and home.outbox.count() == (0, 0)
 
 
-def test_an_entry_that_was_refused_stays_and_the_record_is_as_the_core_has_it(home: Store) -> None:
+def test_refused_entry_stays_and_its_record_follows_the_core(home: Store) -> None:
     number = make(home, Task("mine"))
     entry = home.outbox.waiting()[0]
     answer = told(number, Task("theirs"), 10, 3)
@@ -485,7 +485,7 @@ def test_an_entry_that_was_refused_stays_and_the_record_is_as_the_core_has_it(ho
     assert home.records.one(number) == answer.record
 
 
-def test_what_is_erased_is_gone_with_all_that_it_said(home: Store, tmp_path: Path) -> None:
+def test_erased_record_is_gone_with_its_text(home: Store, tmp_path: Path) -> None:
     number, other = new_id(Task), new_id(Task)
     take(
         home, told(number, Task("Xylophonsecret", tags=("red",)), 1), told(other, Task("other"), 2)
@@ -509,7 +509,7 @@ def test_what_is_erased_is_gone_with_all_that_it_said(home: Store, tmp_path: Pat
     assert b"zither" not in raw and b"xylophon" not in raw
 
 
-def test_narrowed_searches_follow_what_was_taken_over(home: Store) -> None:
+def test_filtered_search_follows_applied_core_records(home: Store) -> None:
     number = new_id(Task)
     take(home, told(number, Task("one", state="blocked"), 1))
     wanted = RecordFilter(kinds=("task",), states=("blocked",))
@@ -518,7 +518,7 @@ def test_narrowed_searches_follow_what_was_taken_over(home: Store) -> None:
     assert home.records.narrow(wanted, 100)[1] == frozenset()
 
 
-def test_comments_are_found_by_a_thread_that_comes_later_and_by_its_next_title(home: Store) -> None:
+def test_comments_are_found_by_the_latest_title_of_a_later_thread(home: Store) -> None:
     thread, early, late = new_id(Thread), new_id(Comment), new_id(Comment)
     take(home, told(early, Comment(thread, "early"), 2))
     take(home, told(late, Comment(thread, "late"), 3), told(thread, Thread("Lamps"), 4, 2))
@@ -527,7 +527,7 @@ def test_comments_are_found_by_a_thread_that_comes_later_and_by_its_next_title(h
     assert docs(home) == {thread: "Doors", early: "Doors early", late: "Doors late"}
 
 
-def test_scopes_follow_whatever_order_records_come_in_and_shelves_with_them(tmp_path: Path) -> None:
+def test_scopes_and_partitions_follow_records_applied_in_any_order(tmp_path: Path) -> None:
     topic, thread, seen, draft = (new_id(kind) for kind in (Subcortex, Thread, Observation, Draft))
     page = [
         told(seen, Observation("seen", thread=thread), 2),
@@ -548,7 +548,7 @@ def test_scopes_follow_whatever_order_records_come_in_and_shelves_with_them(tmp_
         assert {kept.record.id: kept.change for kept in store.records.changes(0, 9)}[seen] == 2
 
 
-def test_a_damaged_record_is_mended_by_what_the_core_has(home: Store) -> None:
+def test_damaged_record_is_repaired_from_the_core(home: Store) -> None:
     number = new_id(Task)
     take(home, told(number, Task("one"), 1))
     with home._connections.write() as connection:
@@ -557,7 +557,7 @@ def test_a_damaged_record_is_mended_by_what_the_core_has(home: Store) -> None:
     assert home.records.get([number])[number].body.title == "two"
 
 
-def test_nothing_of_a_page_is_there_when_it_can_t_be_taken_over_whole(home: Store) -> None:
+def test_failed_page_of_core_records_is_rolled_back(home: Store) -> None:
     mine, page = (
         make(home, Task("mine")),
         [told(new_id(Task), Task(f"{place}"), place + 1) for place in range(5)],
@@ -600,7 +600,7 @@ Store(Path(sys.argv[1])).records.apply(page, (), wording=die, meta={"core.cursor
 """
 
 
-def test_nothing_of_a_page_is_there_when_the_process_dies_in_the_middle_of_it(
+def test_page_of_core_records_is_rolled_back_when_the_process_dies(
     home: Store, tmp_path: Path
 ) -> None:
     make(home, Task("mine"))
@@ -632,7 +632,7 @@ def test_pages_in_any_order_and_number_leave_the_newest_of_each_record(
         assert store.records.last_change() == max(newest.values(), default=0)
 
 
-def test_the_change_feed_of_one_ledger_makes_another_store_the_same(
+def test_change_feed_of_a_ledger_reproduces_it_in_another_store(
     ledger: Ledger, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     topic = make(ledger, Subcortex("billing", "Billing"))

@@ -73,7 +73,7 @@ def titles(ledger: Ledger) -> list[str]:
     return [change.record.body.title for change in ledger.records.changes(0, 100)]
 
 
-def test_connections_that_were_cut_while_they_rested_are_found_without_anybody_noticing(
+def test_idle_connections_that_were_cut_are_replaced_unnoticed(
     ledger, database
 ):
     def read_at_once(count: int) -> None:
@@ -97,7 +97,7 @@ def test_connections_that_were_cut_while_they_rested_are_found_without_anybody_n
         assert len(titles(ledger)) == number + 1
 
 
-def test_a_connection_that_is_cut_while_a_core_begins_is_begun_again(ledger, database):
+def test_connection_cut_while_opening_the_ledger_is_opened_again(ledger, database):
     import psycopg
 
     opened: list[Ledger] = []
@@ -121,7 +121,7 @@ def test_a_connection_that_is_cut_while_a_core_begins_is_begun_again(ledger, dat
     opened[0].close()
 
 
-def test_a_step_whose_connection_breaks_before_its_end_is_done_again_once(ledger, database):
+def test_step_with_a_broken_connection_is_repeated_once(ledger, database):
     broken: list[int] = []
 
     def break_once() -> None:
@@ -133,7 +133,7 @@ def test_a_step_whose_connection_breaks_before_its_end_is_done_again_once(ledger
     assert titles(ledger) == ["a"]
 
 
-def test_a_step_whose_end_nobody_heard_of_is_asked_for_by_its_key(ledger, database, monkeypatch):
+def test_step_with_an_unknown_outcome_is_looked_up_by_its_key(ledger, database, monkeypatch):
     import psycopg
 
     real, broken = psycopg.Connection.execute, []
@@ -152,7 +152,7 @@ def test_a_step_whose_end_nobody_heard_of_is_asked_for_by_its_key(ledger, databa
 
 
 @pytest.mark.parametrize("how", ["cut", "failed"])
-def test_what_is_written_together_is_never_told_as_written_where_its_end_fails(
+def test_write_batch_with_a_failed_commit_is_never_reported_as_written(
     ledger, database, how
 ):
     done: list[TransactionResult] = []
@@ -169,7 +169,7 @@ def test_what_is_written_together_is_never_told_as_written_where_its_end_fails(
     assert not write(ledger, "a").replayed
 
 
-def test_a_writer_waits_a_few_seconds_for_another_one_and_is_told_to_come_again(
+def test_writer_waits_for_another_writer_then_fails_as_locked(
     ledger, database, monkeypatch
 ):
     monkeypatch.setattr("cortex.engine.store.records.postgres.LOCK_MS", 50)
@@ -181,7 +181,7 @@ def test_a_writer_waits_a_few_seconds_for_another_one_and_is_told_to_come_again(
     assert not write(ledger, "a").replayed
 
 
-def test_a_question_that_takes_too_long_is_not_told_as_somebody_who_writes(database, monkeypatch):
+def test_query_past_its_timeout_is_not_blamed_on_a_writer(database, monkeypatch):
     monkeypatch.setattr("cortex.engine.store.records.postgres.STATEMENT_MS", 50)
     with open_ledger(database) as ledger:
         with pytest.raises(StoreError) as raised, ledger.connections.read() as connection:
@@ -205,7 +205,7 @@ def put(ledger: Ledger, body: Body) -> str:
     ).result
 
 
-def test_what_is_longer_than_a_row_of_an_index_is_pointed_to_and_found(ledger):
+def test_reference_longer_than_an_index_row_is_found(ledger):
     far = "https://wiki.example/" + letters(1_900)
     made = [
         put(
@@ -221,7 +221,7 @@ def test_what_is_longer_than_a_row_of_an_index_is_pointed_to_and_found(ledger):
     assert ledger.records.select(RecordFilter(due="2026-01-01")) == []
 
 
-def test_what_points_to_something_is_found_by_an_index(ledger):
+def test_reference_queries_use_an_index(ledger):
     asked = (
         "SELECT record FROM refs WHERE role = ? AND target = ? AND record > ? ORDER BY record DESC",
         "SELECT 1 FROM refs WHERE role = 'due' AND refs.target < ?",
@@ -241,13 +241,13 @@ def test_what_points_to_something_is_found_by_an_index(ledger):
 
 
 @pytest.mark.parametrize("strange", ["a\0b", "a\ud800b"])
-def test_what_can_not_be_asked_is_the_askers_fault(ledger, strange):
+def test_filter_postgresql_cannot_encode_is_an_input_error(ledger, strange):
     with pytest.raises(InputError) as raised:
         ledger.records.select(RecordFilter(refs=(("tag", strange),)))
     assert raised.value.code == "RECORD_INVALID"
 
 
-def test_what_can_not_be_held_is_the_givers_fault_and_not_the_databases(ledger):
+def test_record_postgresql_cannot_hold_is_an_input_error(ledger):
     with pytest.raises(InputError) as raised:
         put(ledger, Thread("a", state=letters(3_000)))
     assert raised.value.code == "RECORD_INVALID" and titles(ledger) == []
@@ -259,7 +259,7 @@ def test_what_can_not_be_held_is_the_givers_fault_and_not_the_databases(ledger):
     assert put(ledger, Thread("b")) and titles(ledger) == ["b"]
 
 
-def test_a_network_that_swallows_everything_is_noticed_in_seconds_unless_the_address_says_otherwise(
+def test_silent_network_is_noticed_in_seconds_unless_the_url_says_otherwise(
     ledger, database
 ):
     import psycopg
@@ -279,7 +279,7 @@ def test_a_network_that_swallows_everything_is_noticed_in_seconds_unless_the_add
         assert known(other)["tcp_user_timeout"] == "60000" and known(other)["keepalives"] == "1"
 
 
-def test_whoever_was_cut_off_while_they_wrote_keeps_nobody_from_writing_for_long(
+def test_writer_cut_off_in_a_transaction_blocks_others_briefly(
     ledger, database, monkeypatch
 ):
     monkeypatch.setattr("cortex.engine.store.records.postgres.IDLE_MS", 50)
@@ -294,7 +294,7 @@ def test_whoever_was_cut_off_while_they_wrote_keeps_nobody_from_writing_for_long
 
 
 @pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])
-def test_a_database_that_can_not_hold_every_letter_is_refused_before_anything_is_made(
+def test_database_of_a_narrow_encoding_is_refused_before_tables_are_made(
     make_database, encoding
 ):
     import psycopg
@@ -310,14 +310,14 @@ def test_a_database_that_can_not_hold_every_letter_is_refused_before_anything_is
         )
 
 
-def test_every_letter_is_kept_whatever_encoding_the_machine_says(database, monkeypatch):
+def test_every_character_is_kept_under_any_client_encoding(database, monkeypatch):
     monkeypatch.setenv("PGCLIENTENCODING", "LATIN1")
     with open_ledger(database) as ledger:
         write(ledger, "日本語 🐈")
         assert titles(ledger) == ["日本語 🐈"]
 
 
-def test_the_address_says_in_which_schema_the_tables_are(database):
+def test_url_chooses_the_schema_of_the_tables(database):
     import psycopg
 
     with psycopg.connect(database, autocommit=True) as connection:
@@ -330,7 +330,7 @@ def test_the_address_says_in_which_schema_the_tables_are(database):
         assert found.fetchall() == [("team",), ("team",)]
 
 
-def test_a_database_of_a_newer_cortex_is_refused(ledger, database):
+def test_postgresql_database_of_a_newer_cortex_is_refused(ledger, database):
     with ledger.connections.write() as connection:
         connection.execute("INSERT INTO schema_version VALUES (99)")
     with pytest.raises(StoreError) as raised:
@@ -338,7 +338,7 @@ def test_a_database_of_a_newer_cortex_is_refused(ledger, database):
     assert raised.value.code == "STORE_NEWER"
 
 
-def test_a_database_that_could_not_be_brought_up_to_date_is_as_it_was(
+def test_failed_postgresql_migration_is_rolled_back(
     ledger, database, monkeypatch
 ):
     write(ledger, "a")
@@ -351,7 +351,7 @@ def test_a_database_that_could_not_be_brought_up_to_date_is_as_it_was(
     assert titles(ledger) == ["a"]
 
 
-def test_tables_of_another_program_are_left_alone_and_told_of(database):
+def test_tables_of_another_program_are_reported_and_left_alone(database):
     import psycopg
 
     with psycopg.connect(database, autocommit=True) as connection:
@@ -365,7 +365,7 @@ def test_tables_of_another_program_are_left_alone_and_told_of(database):
         assert left == [("tokens",)]
 
 
-def test_who_may_not_make_tables_uses_those_that_are_there(ledger, database):
+def test_user_without_create_permission_uses_existing_tables(ledger, database):
     import psycopg
 
     role = f"poor_{uuid.uuid4().hex[:8]}"
@@ -383,7 +383,7 @@ def test_who_may_not_make_tables_uses_those_that_are_there(ledger, database):
     assert titles(ledger) == ["a"]
 
 
-def test_nothing_is_written_without_the_counter_that_numbers_it(ledger):
+def test_write_without_its_sequence_counter_fails(ledger):
     with ledger.connections.write() as connection:
         connection.execute("DELETE FROM counters")
     with pytest.raises(StoreError) as raised:
@@ -394,7 +394,7 @@ def test_nothing_is_written_without_the_counter_that_numbers_it(ledger):
 @pytest.mark.parametrize(
     "statement", ["UPDATE audit SET actor = 'eve'", "DELETE FROM audit", "TRUNCATE audit"]
 )
-def test_nobody_changes_the_log(ledger, statement):
+def test_postgresql_audit_log_cannot_be_changed(ledger, statement):
     write(ledger, "a")
     with (
         pytest.raises(CortexError, match="the audit log is kept"),
@@ -404,7 +404,7 @@ def test_nobody_changes_the_log(ledger, statement):
     assert [deed.actor for deed in ledger.records.deeds()] == ["ada"]
 
 
-def test_a_database_that_only_reads_is_told_so(ledger, database):
+def test_read_only_database_is_reported(ledger, database):
     import psycopg
 
     with psycopg.connect(database, autocommit=True) as connection:
@@ -434,7 +434,7 @@ def asked(monkeypatch) -> list[str]:
     return statements
 
 
-def test_all_of_a_topic_becomes_news_with_few_statements(ledger, asked):
+def test_hiding_a_topic_updates_its_records_with_few_statements(ledger, asked):
     topic = put(ledger, Subcortex("billing", "Billing"))
     with ledger.together():
         for number in range(100):
@@ -456,7 +456,7 @@ def test_all_of_a_topic_becomes_news_with_few_statements(ledger, asked):
     assert len({change.change for change in ledger.records.changes(101, 200)}) == 101
 
 
-def test_everybody_is_told_with_few_statements(ledger, asked):
+def test_all_principals_are_read_with_few_statements(ledger, asked):
     for number in range(20):
         ledger.principals.add(
             f"principal_{number}", f"name{number}", 2, False, {"*": True, f"scope_{number}": False}

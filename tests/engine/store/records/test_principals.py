@@ -29,7 +29,7 @@ def known(ledger: Ledger) -> Principals:
     return ledger.principals
 
 
-def test_a_principal_is_known_by_name_with_what_they_may(known: Principals) -> None:
+def test_principal_is_found_by_name_with_its_permissions(known: Principals) -> None:
     ada = known.named("ada")
     assert ada is not None and 0 < ada.created <= time.time() * 1000
     assert ada == Principal(
@@ -39,13 +39,13 @@ def test_a_principal_is_known_by_name_with_what_they_may(known: Principals) -> N
     assert known.all() == [ada, bob] and known.named("Ada") is None and bob.grants == {}
 
 
-def test_a_name_is_given_once(known: Principals) -> None:
+def test_principal_name_is_unique(known: Principals) -> None:
     error = refused(lambda: known.add("principal_2", "ada", 1, False, {}))
     assert error.code == "RECORD_INVALID" and error.context == {"field": "name"}
     assert [one.id for one in known.all()] == [ADA]
 
 
-def test_what_somebody_may_changes_part_by_part(known: Principals) -> None:
+def test_permissions_of_a_principal_change_one_by_one(known: Principals) -> None:
     known.change(ADA, tier=0, sensitive=True)
     known.change(ADA, grants={"subcortex_2": True})
     ada = known.named("ada")
@@ -61,13 +61,13 @@ def test_what_somebody_may_changes_part_by_part(known: Principals) -> None:
     )
 
 
-def test_who_isn_t_there_can_t_be_changed_and_gets_no_token(known: Principals) -> None:
+def test_unknown_principal_cannot_be_changed_and_gets_no_token(known: Principals) -> None:
     assert refused(lambda: known.change("principal_9", tier=4)).code == "RECORD_UNKNOWN"
     assert refused(lambda: known.make_token("principal_9")).code == "RECORD_UNKNOWN"
     assert known.tokens() == []
 
 
-def test_a_token_tells_whose_it_is_and_nowhere_does_it_stand_itself(
+def test_token_identifies_its_principal_and_is_stored_nowhere(
     ledger: Ledger, known: Principals
 ) -> None:
     token, secret = known.make_token(ADA, "laptop")
@@ -85,7 +85,7 @@ def test_a_token_tells_whose_it_is_and_nowhere_does_it_stand_itself(
     assert len(bytes(kept)) == 32 and token.id in secret and known.make_token(ADA)[1] != secret
 
 
-def test_what_is_no_token_is_nobody_s(known: Principals) -> None:
+def test_malformed_token_identifies_no_principal(known: Principals) -> None:
     known.make_token(ADA)
     for told in (
         "",
@@ -102,7 +102,7 @@ def test_what_is_no_token_is_nobody_s(known: Principals) -> None:
         assert known.by_token(told) is None
 
 
-def test_a_token_with_another_one_s_secret_or_a_part_of_its_own_is_nobody_s(
+def test_token_with_a_wrong_or_partial_secret_is_rejected(
     known: Principals,
 ) -> None:
     (first, told), (_, other) = known.make_token(ADA), known.make_token(ADA)
@@ -111,20 +111,20 @@ def test_a_token_with_another_one_s_secret_or_a_part_of_its_own_is_nobody_s(
         assert known.by_token(wrong) is None
 
 
-def test_a_token_counts_until_it_is_revoked(known: Principals) -> None:
+def test_revoked_token_is_rejected(known: Principals) -> None:
     (token, told), (_, other) = known.make_token(ADA), known.make_token(ADA)
     assert known.revoke(token.id) and not known.revoke(token.id) and not known.revoke("nothing")
     assert known.by_token(told) is None and known.by_token(other) is not None
     assert {one.id: one.revoked > 0 for one in known.tokens()}[token.id]
 
 
-def test_a_token_counts_until_it_is_over(known: Principals) -> None:
+def test_expired_token_is_rejected(known: Principals) -> None:
     now = int(time.time() * 1000)
     assert known.by_token(known.make_token(ADA, expires=now + 60_000)[1]) is not None
     assert known.by_token(known.make_token(ADA, expires=now)[1]) is None
 
 
-def test_tokens_of_who_was_revoked_don_t_count_until_they_are_back(known: Principals) -> None:
+def test_tokens_of_a_revoked_principal_are_rejected_until_reinstated(known: Principals) -> None:
     _, told = known.make_token(ADA)
     known.change(ADA, state="revoked")
     assert known.by_token(told) is None
@@ -133,7 +133,7 @@ def test_tokens_of_who_was_revoked_don_t_count_until_they_are_back(known: Princi
     assert found is not None and found.tier == 1
 
 
-def test_the_hashes_of_those_that_count_are_told_together(known: Principals) -> None:
+def test_hashes_of_valid_tokens_are_listed_together(known: Principals) -> None:
     now = int(time.time() * 1000)
     good, later = known.make_token(ADA)[1], known.make_token(ADA, expires=now + 60_000)[1]
     known.make_token(ADA, expires=now)
@@ -143,7 +143,7 @@ def test_the_hashes_of_those_that_count_are_told_together(known: Principals) -> 
     assert known.good() == frozenset()
 
 
-def test_when_a_token_was_last_used_is_written_down_now_and_then(
+def test_last_use_of_a_token_is_recorded_now_and_then(
     ledger: Ledger, known: Principals
 ) -> None:
     token, told = known.make_token(ADA)
@@ -161,7 +161,7 @@ def test_when_a_token_was_last_used_is_written_down_now_and_then(
     assert known.tokens()[0].used >= used
 
 
-def test_a_token_opens_also_where_its_use_can_t_be_written_down(
+def test_token_is_accepted_while_its_use_cannot_be_recorded(
     database: str, open_one: Callable[[str], Ledger]
 ) -> None:
     first = open_one(database)
@@ -186,7 +186,7 @@ FULL = {
 }
 
 
-def test_a_token_opens_also_where_the_disk_is_full(ledger: Ledger, known: Principals) -> None:
+def test_token_is_accepted_on_a_full_disk(ledger: Ledger, known: Principals) -> None:
     _, told = known.make_token(ADA)
     with ledger.connections.write() as connection:
         for statement in FULL[ledger.kind]:
@@ -195,7 +195,7 @@ def test_a_token_opens_also_where_the_disk_is_full(ledger: Ledger, known: Princi
     assert found is not None and found.name == "ada" and known.tokens()[0].used == 0
 
 
-def test_whatever_is_done_with_principals_is_in_the_audit_log(
+def test_every_change_of_a_principal_is_in_the_audit_log(
     ledger: Ledger, known: Principals
 ) -> None:
     eve = Actor("eve", 4)

@@ -123,7 +123,7 @@ def perform(
     max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(steps=STEPS, ahead=st.booleans())
-def test_together_is_as_one_by_one(alone_ledger: Ledger, kept: Ledger, steps: Any, ahead: bool):
+def test_write_batch_equals_the_same_writes_one_by_one(alone_ledger: Ledger, kept: Ledger, steps: Any, ahead: bool):
     ids, mark = {name: new_id(Thread) for name in NAMES}, fresh_key()
     alone, together = Played(alone_ledger, ids, mark), Played(kept, ids, mark)
     alone.play(steps)
@@ -153,7 +153,7 @@ class Counting:
         self.asked += 1
 
 
-def test_new_records_are_written_with_few_statements():
+def test_batch_of_new_records_needs_few_statements():
     counting = Counting()
     batch = WriteBatch(counting, 7)
     for number in range(50):
@@ -168,7 +168,7 @@ def test_new_records_are_written_with_few_statements():
     assert counting.asked == 4
 
 
-def test_what_a_database_can_not_hold_fails_the_block_and_nothing_is_kept(ledger: Ledger):
+def test_record_the_database_cannot_hold_rolls_back_the_batch(ledger: Ledger):
     def work(step: RecordTransaction) -> str:
         return step.make(new_id(Observation), Observation("a", tags=("\0",))).id
 

@@ -180,7 +180,7 @@ def refused(work: Callable[[], object]) -> CortexError:
 # --------------------------------------------------------------------------------------------------------------
 
 
-def test_the_same_key_again_gives_the_first_result_and_writes_nothing(kept: Kept) -> None:
+def test_repeated_key_gives_the_first_result_and_writes_nothing(kept: Kept) -> None:
     def work(step: RecordTransaction) -> str:
         return step.make(new_id(Thread), BODIES[1]).id
 
@@ -189,7 +189,7 @@ def test_the_same_key_again_gives_the_first_result_and_writes_nothing(kept: Kept
     assert kept.records.count(RecordFilter()) == 1 and len(kept.records.deeds()) == 1
 
 
-def test_the_same_key_for_something_else_is_refused_and_writes_nothing(kept: Kept) -> None:
+def test_repeated_key_with_another_payload_is_refused(kept: Kept) -> None:
     kept.do(lambda step: step.make(new_id(Thread), BODIES[1]), "key-1", "payload")
     error = refused(
         lambda: kept.do(lambda step: step.make(new_id(Task), BODIES[5]), "key-1", "another")
@@ -198,7 +198,7 @@ def test_the_same_key_for_something_else_is_refused_and_writes_nothing(kept: Kep
     assert kept.titles() == ["How do we round?"]
 
 
-def test_a_key_is_its_actor_s_own(kept: Kept) -> None:
+def test_same_key_of_another_actor_is_another_key(kept: Kept) -> None:
     for actor in (PERSON, AGENT):
         assert not kept.do(
             lambda step: step.make(new_id(Thread), BODIES[1]), "key-1", actor=actor
@@ -206,7 +206,7 @@ def test_a_key_is_its_actor_s_own(kept: Kept) -> None:
     assert {one.author for one in kept.records.select(RecordFilter())} == {"person", "agent"}
 
 
-def test_what_a_key_gave_can_be_asked_for(kept: Kept) -> None:
+def test_result_of_a_key_can_be_looked_up(kept: Kept) -> None:
     assert kept.records.known(PERSON, "key-1", "write", "") is None
     kept.do(lambda step: "result", "key-1")
     assert kept.records.known(PERSON, "key-1", "write", "") == TransactionResult("result", True)
@@ -216,7 +216,7 @@ def test_what_a_key_gave_can_be_asked_for(kept: Kept) -> None:
     )
 
 
-def test_32_retries_of_one_key_at_once_give_one_record(kept: Kept) -> None:
+def test_32_concurrent_retries_of_a_key_give_one_record(kept: Kept) -> None:
     ready = threading.Barrier(RETRIES, timeout=DEADLINE)
 
     def retry(number: int) -> TransactionResult:
@@ -258,7 +258,7 @@ store.close()
 """
 
 
-def test_retries_of_one_key_from_several_processes_give_one_record(kept: Kept) -> None:
+def test_retries_of_a_key_from_several_processes_give_one_record(kept: Kept) -> None:
     command = [sys.executable, "-c", RETRY, kept.place]
     started = [
         subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -279,7 +279,7 @@ def test_retries_of_one_key_from_several_processes_give_one_record(kept: Kept) -
 # -------------------------------------------------------------------------------------------------------------
 
 
-def test_nothing_of_a_step_that_fails_is_written_and_its_key_stays_free(kept: Kept) -> None:
+def test_failed_step_is_rolled_back_and_its_key_stays_free(kept: Kept) -> None:
     def fail(step: RecordTransaction) -> str:
         step.make(new_id(Thread), BODIES[1])
         raise RuntimeError("halfway")
@@ -294,7 +294,7 @@ def test_nothing_of_a_step_that_fails_is_written_and_its_key_stays_free(kept: Ke
     assert not kept.do(lambda step: step.make(new_id(Thread), BODIES[1]), "key-1").replayed
 
 
-def test_a_step_sees_what_it_wrote(kept: Kept) -> None:
+def test_step_reads_its_own_writes(kept: Kept) -> None:
     def work(step: RecordTransaction) -> str:
         made = step.make(new_id(Thread), Thread("One"))
         after = step.put(replace(made, body=Thread("Two", tags=("x",))))
@@ -310,7 +310,7 @@ def test_a_step_sees_what_it_wrote(kept: Kept) -> None:
 
 
 @pytest.mark.parametrize("body", BODIES, ids=kind_of)
-def test_a_record_of_every_kind_comes_back_as_it_was_written(kept: Kept, body: Body) -> None:
+def test_record_of_every_kind_is_read_back_unchanged(kept: Kept, body: Body) -> None:
     record = kept.make(body, AGENT)
     assert (record.body, record.kind, record.author, record.version) == (
         body,
@@ -325,7 +325,7 @@ def test_a_record_of_every_kind_comes_back_as_it_was_written(kept: Kept, body: B
         ], role
 
 
-def test_a_record_is_only_replaced_by_who_has_seen_its_last_version(kept: Kept) -> None:
+def test_stale_version_of_a_record_is_refused(kept: Kept) -> None:
     record = kept.make(Task("One"))
     seen = kept.one(record.id)
     kept.do_elsewhere(lambda step: step.put(replace(seen, body=Task("Two"))))
@@ -342,7 +342,7 @@ def test_a_record_is_only_replaced_by_who_has_seen_its_last_version(kept: Kept) 
     assert kept.one(record.id).body.title == "Two"
 
 
-def test_an_author_and_the_time_of_making_stay(kept: Kept) -> None:
+def test_author_and_creation_time_never_change(kept: Kept) -> None:
     record = kept.make(Task("One"), AGENT)
     kept.do(lambda step: step.put(replace(record, body=Task("Two"), author="somebody", created=1)))
     after = kept.one(record.id)
@@ -352,7 +352,7 @@ def test_an_author_and_the_time_of_making_stay(kept: Kept) -> None:
     ) and after.updated >= record.updated
 
 
-def test_a_step_may_write_for_somebody_else_and_the_log_says_who_did(kept: Kept) -> None:
+def test_write_for_another_author_is_logged_with_its_actor(kept: Kept) -> None:
     def work(step: RecordTransaction) -> str:
         step.author = "agent"
         return step.make(new_id(Thread), Thread("Approved")).id
@@ -362,7 +362,7 @@ def test_a_step_may_write_for_somebody_else_and_the_log_says_who_did(kept: Kept)
     assert [(deed.actor, deed.tier) for deed in kept.records.deeds(number)] == [("person", 4)]
 
 
-def test_every_earlier_version_stays(kept: Kept) -> None:
+def test_every_earlier_version_is_kept(kept: Kept) -> None:
     number = kept.make(Artifact("One")).id
     kept.change(number, title="Two")
     kept.change(number, state="proposed")
@@ -375,7 +375,7 @@ def test_every_earlier_version_stays(kept: Kept) -> None:
     assert versions[3] == kept.one(number) and kept.records.versions("artifact_none") == {}
 
 
-def test_the_log_tells_who_did_what_with_which_key(kept: Kept) -> None:
+def test_audit_log_has_actor_action_and_key(kept: Kept) -> None:
     number = kept.make(Task("One"), AGENT).id
 
     def work(step: RecordTransaction) -> None:
@@ -399,7 +399,7 @@ def test_the_log_tells_who_did_what_with_which_key(kept: Kept) -> None:
 # ------------------------------------------------------------------------------------------------------------
 
 
-def test_what_a_record_points_to_follows_it(kept: Kept) -> None:
+def test_references_follow_the_last_version_of_a_record(kept: Kept) -> None:
     number = kept.make(Task("One", thread="thread_1", assignees=("lena",))).id
     kept.change(number, thread="thread_2", assignees=())
     assert (
@@ -412,7 +412,7 @@ def test_what_a_record_points_to_follows_it(kept: Kept) -> None:
     assert kept.records.pointing(["thread_2"], ["about"]) == [] == kept.records.pointing([])
 
 
-def test_records_are_asked_for_by_everything_at_once(kept: Kept) -> None:
+def test_record_filter_combines_every_condition(kept: Kept) -> None:
     kept.make(Task("A", state="blocked", tags=("red",)), AGENT)
     kept.make(Task("B", tags=("red",), sensitivity=SENSITIVE))
     kept.make(Thread("C", tags=("red",)))
@@ -437,7 +437,7 @@ def test_pages_follow_one_another_without_gap_or_repetition(kept: Kept) -> None:
     assert [one.id for one in kept.records.select(RecordFilter(), 2, 2)] == made[4:2:-1]
 
 
-def test_the_last_changed_are_first_where_that_is_asked(kept: Kept) -> None:
+def test_filter_by_update_orders_last_changed_first(kept: Kept) -> None:
     first = kept.make(Task("first"))
     kept.make(Task("second"))
 
@@ -469,7 +469,7 @@ def test_code_is_found_by_its_file_and_by_the_folder_above(kept: Kept) -> None:
 @pytest.mark.parametrize(
     ("few", "walked"), [(3_000, 200), (4, 200), (4, 1)], ids=["sorted", "walked", "too many"]
 )
-def test_the_newest_that_point_somewhere_are_the_same_however_many_there_are(
+def test_newest_referring_records_are_the_same_for_few_and_many(
     kept: Kept, monkeypatch, few, walked
 ) -> None:
     monkeypatch.setattr(row_reader, "FEW", few)
@@ -508,14 +508,14 @@ def test_the_newest_that_point_somewhere_are_the_same_however_many_there_are(
                 assert kept.records.pointing(targets, roles, limit) == pointing[:limit]
 
 
-def test_what_is_due_for_review_can_be_asked_for(kept: Kept) -> None:
+def test_records_due_for_review_are_found(kept: Kept) -> None:
     kept.make(Artifact("late", review_by="2026-01-01"))
     kept.make(Artifact("later", review_by="2027-01-01"))
     kept.make(Artifact("never"))
     assert kept.titles(due="2026-06-01") == ["late"]
 
 
-def test_a_record_is_found_by_the_beginning_of_its_id(kept: Kept) -> None:
+def test_record_is_found_by_the_start_of_its_id(kept: Kept) -> None:
     task, thread = kept.make(Task("task")), kept.make(Thread("thread"))
     assert kept.records.starting(task.id[:-4]) == [task] and kept.records.starting("thread_") == [
         thread
@@ -529,7 +529,7 @@ def test_a_record_is_found_by_the_beginning_of_its_id(kept: Kept) -> None:
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from("xy")), max_size=12))
 @settings(max_examples=25)
-def test_a_key_writes_once_whatever_comes_under_it(asked: list[tuple[str, str]]) -> None:
+def test_key_writes_once_under_any_sequence_of_requests(asked: list[tuple[str, str]]) -> None:
     with closing(Store(None)) as store:
         first: dict[str, tuple[str, str]] = {}
         for key, payload in asked:
@@ -561,7 +561,7 @@ def test_a_key_writes_once_whatever_comes_under_it(asked: list[tuple[str, str]])
 
 @given(st.lists(st.tuples(st.sampled_from([0, 1, 2]), st.booleans()), max_size=20))
 @settings(max_examples=25)
-def test_no_update_is_lost_however_those_who_write_take_turns(
+def test_no_update_is_lost_in_any_order_of_writers(
     turns: list[tuple[int, bool]],
 ) -> None:
     """Each of three reads now or writes what it read with its mark added; all marks of writes that
@@ -616,11 +616,11 @@ bodies = st.one_of(
 
 
 @given(bodies)
-def test_a_body_comes_back_from_json_as_it_was(body: Body) -> None:
+def test_record_body_is_read_back_from_json_unchanged(body: Body) -> None:
     assert from_json(kind_of(body), to_json(body)) == body
 
 
-def test_what_a_newer_cortex_says_besides_is_left_out() -> None:
+def test_unknown_fields_of_a_newer_cortex_are_left_out() -> None:
     assert from_json("task", '{"title": "T", "mood": "good", "tags": ["a"]}') == Task(
         "T", tags=("a",)
     )
@@ -651,7 +651,7 @@ def docs(store: Store) -> set[tuple[str, str]]:
     )
 
 
-def test_a_record_is_found_in_the_source_of_its_kind_and_nowhere_else(
+def test_record_is_found_only_in_the_source_of_its_kind(
     desk: tuple[Store, Kept],
 ) -> None:
     store, kept = desk
@@ -668,7 +668,7 @@ def test_a_record_is_found_in_the_source_of_its_kind_and_nowhere_else(
     assert store.records.by_docs(list(found)) == {next(iter(found)): thread}
 
 
-def test_a_record_that_says_something_else_is_found_by_that_alone(desk: tuple[Store, Kept]) -> None:
+def test_changed_record_is_found_by_its_new_text_only(desk: tuple[Store, Kept]) -> None:
     store, kept = desk
     number = kept.make(Thread("Lamps")).id
     before = ask(store, "SELECT id FROM docs")
@@ -680,7 +680,7 @@ def test_a_record_that_says_something_else_is_found_by_that_alone(desk: tuple[St
     assert ask(store, "SELECT id FROM docs") == after
 
 
-def test_what_becomes_sensitive_moves_where_no_vectors_are_made(desk: tuple[Store, Kept]) -> None:
+def test_sensitive_record_moves_to_a_source_without_vectors(desk: tuple[Store, Kept]) -> None:
     store, kept = desk
     number = kept.make(Thread("Salaries")).id
     kept.change(number, sensitivity=SENSITIVE)
@@ -690,7 +690,7 @@ def test_what_becomes_sensitive_moves_where_no_vectors_are_made(desk: tuple[Stor
     assert docs(store) == {("thread", number)}
 
 
-def test_vectors_are_made_of_all_but_what_is_private(desk: tuple[Store, Kept]) -> None:
+def test_vectors_are_made_for_every_record_but_private_ones(desk: tuple[Store, Kept]) -> None:
     store, kept = desk
     number = kept.make(Thread("Lamps")).id
     kept.make(Thread("Lamps", sensitivity=SENSITIVE))  # the same text is another one
@@ -715,7 +715,7 @@ def test_vectors_are_made_of_all_but_what_is_private(desk: tuple[Store, Kept]) -
     assert store.paid.plan(store.paid.model(embedder.stamp)) == []
 
 
-def test_a_record_whose_surroundings_changed_is_worded_anew_without_a_new_version(
+def test_record_with_a_changed_context_is_reworded_without_a_new_version(
     desk: tuple[Store, Kept],
 ) -> None:
     store, kept = desk
@@ -731,7 +731,7 @@ def test_a_record_whose_surroundings_changed_is_worded_anew_without_a_new_versio
 
 
 @pytest.mark.parametrize("sql", ["DELETE FROM audit", "UPDATE audit SET actor = 'nobody'"])
-def test_nobody_changes_the_log(desk: tuple[Store, Kept], tmp_path: Path, sql: str) -> None:
+def test_sqlite_audit_log_cannot_be_changed(desk: tuple[Store, Kept], tmp_path: Path, sql: str) -> None:
     _, kept = desk
     kept.make(Task("One"))
     with (
@@ -742,7 +742,7 @@ def test_nobody_changes_the_log(desk: tuple[Store, Kept], tmp_path: Path, sql: s
     assert [deed.actor for deed in kept.records.deeds()] == ["person"]
 
 
-def test_a_store_without_records_gets_them_and_keeps_everything(tmp_path: Path) -> None:
+def test_store_older_than_records_is_migrated_and_keeps_everything(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "cortex.db")) as raw:
         for number, migrate in enumerate(schema.MIGRATIONS[:4]):
             migrate(raw)
