@@ -100,7 +100,9 @@ def unseen(path: str) -> FileView:
     raise AssertionError(f"{path} was parsed")
 
 
-def test_unchanged_citation_reports_nothing_and_is_not_parsed(root: Path, view: View, git: Git) -> None:
+def test_unchanged_citation_reports_nothing_and_is_not_parsed(
+    root: Path, view: View, git: Git
+) -> None:
     whole, part = (
         cite(root, "src/accounts.py", view),
         cite(root, "src/accounts.py#Account.deposit", view),
@@ -220,9 +222,7 @@ def test_moved_file_is_found_without_git(root: Path, view: View) -> None:
     assert check(whole, view) == "src/accounts.py is gone"
 
 
-def test_rewritten_history_still_gives_the_last_commit(
-    root: Path, view: View, git: Git
-) -> None:
+def test_rewritten_history_still_gives_the_last_commit(root: Path, view: View, git: Git) -> None:
     whole = cite(root, "src/accounts.py", view)
     rewrite(root, "negative", "below zero")
     git("checkout", "-q", "--orphan", "new")

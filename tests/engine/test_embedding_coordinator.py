@@ -125,9 +125,9 @@ def state_of(engine: Engine):
 def sets(engine: Engine) -> list[str]:
     """The embedders that have vectors on disk."""
     return sorted(
-        f"{one.stamp.provider} {one.stamp.model}"
-        for one in engine.store.indexes.sets.on_disk()
-        if one
+        f"{manifest.stamp.provider} {manifest.stamp.model}"
+        for manifest in engine.store.indexes.sets.on_disk()
+        if manifest
     )
 
 
@@ -290,9 +290,7 @@ def test_cheap_vectors_answer_again_when_most_costly_ones_are_missing(open_engin
     assert (state_of(engine).answering, sets(engine)) == ("test costly", ["test costly"])
 
 
-def test_second_model_is_kept_beside_the_first_and_going_back_costs_nothing(
-    open_engine,
-):
+def test_second_model_is_kept_beside_the_first_and_going_back_costs_nothing(open_engine):
     first, second = Costly("first"), Costly("second", 64)
     engine = open_engine(first, HashingEmbedder())
     engine.index()
@@ -396,9 +394,7 @@ def test_closing_does_not_wait_for_a_batch_under_way(open_engine, keep, until):
     assert not engine.embedding._thread.is_alive()
 
 
-def test_embedder_closed_on_purpose_is_not_reported(
-    open_engine, keep, until, caplog
-):
+def test_embedder_closed_on_purpose_is_not_reported(open_engine, keep, until, caplog):
     class Waited(Costly):
         def close(self) -> None:
             super().close()
@@ -421,9 +417,7 @@ def test_embedder_closed_on_purpose_is_not_reported(
     assert "embedding stopped" not in caplog.text
 
 
-def test_embedder_that_failed_a_query_gets_no_passages_until_its_rest_ends(
-    open_engine, root
-):
+def test_embedder_that_failed_a_query_gets_no_passages_until_its_rest_ends(open_engine, root):
     write(
         root,
         {
@@ -481,9 +475,7 @@ def test_rest_of_an_embedder_grows_with_each_failure_despite_connecting():
     assert rests == [5, 10, 20]
 
 
-def test_search_during_embedding_counts_no_chunks_and_loads_no_new_vectors(
-    open_engine, root
-):
+def test_search_during_embedding_counts_no_chunks_and_loads_no_new_vectors(open_engine, root):
     write(
         root,
         {

@@ -218,9 +218,7 @@ def test_query_during_the_first_run_is_answered_from_indexed_files_with_a_note(h
     assert engine.search(Query("crumb", mode=Mode.WORDS)).notes == ()
 
 
-def test_query_during_the_first_run_waits_for_files_with_fitting_paths(
-    open_engine, root, until
-):
+def test_query_during_the_first_run_waits_for_files_with_fitting_paths(open_engine, root, until):
     many = {f"aaa/f{number}.py": f"value_{number} = {number}\n" for number in range(600)}
     write(root, {**many, "zzz/cookie_jar.py": "def bake():\n    return 'crumbs'\n"})
     engine, asked = open_engine(), []
@@ -249,9 +247,7 @@ def test_query_during_the_first_run_never_reports_no_hits(half_read, monkeypatch
     assert not after.is_partial and any("threshold" in note for note in after.notes)
 
 
-def test_query_waits_for_a_short_interrupted_first_run(
-    open_engine, root, monkeypatch
-):
+def test_query_waits_for_a_short_interrupted_first_run(open_engine, root, monkeypatch):
     monkeypatch.setattr("cortex.engine.indexer.FLUSH_SECONDS", 0.0)
     write(root, {f"many/f{number}.py": f"value_{number} = {number}\n" for number in range(20)})
     first, cancel = open_engine(indexing__batch_size=1), Cancel()

@@ -282,9 +282,7 @@ def test_vectors_above_the_memory_limit_stop_only_the_embedding(work):
     assert (sum(asked), work.store.indexes.sets.size(stamp)) == (600, 600)
 
 
-def test_vectors_above_a_lowered_limit_are_kept_but_not_loaded(
-    work, monkeypatch
-):
+def test_vectors_above_a_lowered_limit_are_kept_but_not_loaded(work, monkeypatch):
     def embed(texts: list[str]) -> np.ndarray:
         return np.ones((len(texts), 8), dtype=np.float32)
 
@@ -418,9 +416,7 @@ def test_a_file_that_becomes_unreadable_leaves_the_index(work):
 
 
 @pytest.mark.parametrize("reason", ["timed out", "memory"])
-def test_temporarily_refused_file_is_retried_after_an_hour(
-    work, reason
-):
+def test_temporarily_refused_file_is_retried_after_an_hour(work, reason):
     work.write(a_py="lamp = 1\n", b_py="desk = 2\n")
     work.run()
     seen = (work.root / "b.py").stat()

@@ -174,9 +174,7 @@ def test_private_and_system_folders_and_those_of_cortex_are_refused(
     assert library.folders() == []
 
 
-def test_folder_around_or_named_like_a_private_one_is_refused(
-    open_library, tmp_path, monkeypatch
-):
+def test_folder_around_or_named_like_a_private_one_is_refused(open_library, tmp_path, monkeypatch):
     monkeypatch.setattr(Path, "home", lambda: tmp_path)
     library = open_library()
     for place in (".config/gh", ".config/notes", "other/.ssh/old", ".local/share/keyrings"):
@@ -383,12 +381,12 @@ def test_missing_folder_delays_no_other_and_keeps_its_documents(
 
 def test_engine_of_the_home_is_a_library(settings, notes):
     engines = engine_pool(keep=False)
-    one = engines.borrow(settings.home, settings)
+    handle = engines.borrow(settings.home, settings)
     try:
-        with engines.use(one) as library:
+        with engines.use(handle) as library:
             assert isinstance(library, Library)
     finally:
-        engines.give_back(one)
+        engines.give_back(handle)
 
 
 def kept(library: Library, folder, code: str) -> None:
@@ -496,9 +494,7 @@ def test_damaged_lexical_index_of_a_home_is_rebuilt_for_a_reader(tmp_path, kind)
 
 
 @pytest.mark.parametrize("harm", ["newer", "garbage", "folder"])
-def test_home_database_is_never_set_aside_or_suggested_to_be(
-    open_library, settings, harm
-):
+def test_home_database_is_never_set_aside_or_suggested_to_be(open_library, settings, harm):
     open_library().close()
     database = settings.home / "cortex.db"
     if harm == "newer":

@@ -62,7 +62,9 @@ def found(engine: Engine, text: str) -> list[str]:
 
 
 def states(engines: EnginePool) -> dict[str, tuple[str, int]]:
-    return {one.root.name: (one.freshness.state, one.windows) for one in engines.projects()}
+    return {
+        pooled.root.name: (pooled.freshness.state, pooled.windows) for pooled in engines.projects()
+    }
 
 
 def test_home_library_is_open_without_being_a_project(make, project):
@@ -71,28 +73,26 @@ def test_home_library_is_open_without_being_a_project(make, project):
     home, lamp = engines.borrow(settings.home, settings), engines.borrow(root, settings)
     with engines.use(home) as library, engines.use(lamp):
         assert isinstance(library, Library)
-        assert [one.root for one in engines.projects()] == [root]
+        assert [pooled.root for pooled in engines.projects()] == [root]
 
 
-def test_engine_is_shared_by_windows_and_lingers_after_the_last(
-    make, project, until
-):
+def test_engine_is_shared_by_windows_and_lingers_after_the_last(make, project, until):
     root, settings = project("lamp")
     engines = make(keep=False, linger=0.3)
     lent = [engines.borrow(root, settings) for _ in range(8)]
 
-    def use(one):
-        with engines.use(one) as engine:
+    def use(handle):
+        with engines.use(handle) as engine:
             return engine
 
     with ThreadPoolExecutor(8) as threads:
         opened = set(threads.map(use, lent))
     assert len(opened) == 1
-    assert [one.windows for one in engines.projects()] == [8]
-    for one in lent:
-        engines.give_back(one)
+    assert [pooled.windows for pooled in engines.projects()] == [8]
+    for handle in lent:
+        engines.give_back(handle)
     engines.close_idle()
-    assert [one.windows for one in engines.projects()] == [0]
+    assert [pooled.windows for pooled in engines.projects()] == [0]
     again = engines.borrow(root, settings)
     assert use(again) in opened  # it was still there
     engines.give_back(again)
@@ -102,14 +102,14 @@ def test_engine_is_shared_by_windows_and_lingers_after_the_last(
 def test_engine_with_a_window_stays_open_while_memory_allows(make, project):
     root, settings = project("lamp")
     engines = make(keep=False)
-    one = engines.borrow(root, settings)
-    with engines.use(one) as engine:
+    handle = engines.borrow(root, settings)
+    with engines.use(handle) as engine:
         pass
     for most_bytes in (0, 1 << 50):
         engines.close_idle(most_bytes)
-    with engines.use(one) as same:
+    with engines.use(handle) as same:
         assert same is engine
-    engines.give_back(one)
+    engines.give_back(handle)
     assert engines.projects() == []
 
 
@@ -137,20 +137,18 @@ def test_engine_that_failed_to_open_is_not_kept(make, project, tmp_path):
     (root / ".cortex").write_text("in the way", encoding="utf-8")
     engines = make(keep=False)
     for _ in range(2):
-        one = engines.borrow(root, settings)
-        with pytest.raises(CortexError), engines.use(one):
+        handle = engines.borrow(root, settings)
+        with pytest.raises(CortexError), engines.use(handle):
             pass
         assert engines.projects() == []
-        engines.give_back(one)
+        engines.give_back(handle)
 
 
-def test_least_recently_used_engine_is_closed_first(
-    make, project, monkeypatch
-):
+def test_least_recently_used_engine_is_closed_first(make, project, monkeypatch):
     engines = make(keep=False, linger=600, rest=60)
     lent = {name: engines.borrow(*project(name)) for name in ("lamp", "fan", "door")}
-    for one in lent.values():
-        with engines.use(one):
+    for handle in lent.values():
+        with engines.use(handle):
             pass
     engines.give_back(lent["door"])
     room = iter([2, 0, 0, 0])
@@ -229,9 +227,7 @@ def write_settings(root: Path, **settings: object) -> None:
     os.utime(file, (time.time() - 2, time.time() - 2))
 
 
-def test_newly_excluded_file_is_gone_from_answers_then_from_the_index(
-    make, project, until
-):
+def test_newly_excluded_file_is_gone_from_answers_then_from_the_index(make, project, until):
     root, settings = project("lamp")
     (root / "secret.py").write_text("def hidden_vault():\n    return 1\n", encoding="utf-8")
     window = Workspaces([Workspace(root, settings)], make(keep=True))
@@ -308,9 +304,9 @@ def test_full_index_says_so_in_every_answer_and_how_to_make_room(make, project):
 def test_a_run_under_way_keeps_an_engine_with_a_window_open(make, project):
     root, settings = project("lamp")
     engines = make(keep=False)
-    one = engines.borrow(root, settings)
+    handle = engines.borrow(root, settings)
     begun, go_on = threading.Event(), threading.Event()
-    with engines.use(one) as engine:
+    with engines.use(handle) as engine:
         pass
 
     def hold(_: object) -> None:
@@ -326,7 +322,7 @@ def test_a_run_under_way_keeps_an_engine_with_a_window_open(make, project):
     run.join()
     engines.close_idle(1)
     assert states(engines) == {"lamp": (CLOSED, 1)}
-    engines.give_back(one)
+    engines.give_back(handle)
 
 
 @pytest.mark.soak
@@ -360,7 +356,7 @@ def test_calls_from_many_threads_never_get_a_closed_engine(make, project, until,
             until(
                 lambda: (
                     min(closed.count(name) for name in names) >= times
-                    or any(one.done() for one in workers)
+                    or any(worker.done() for worker in workers)
                 ),
                 seconds,
             )
@@ -392,21 +388,21 @@ def test_window_closed_during_a_call_leaves_no_engine_open(make, project):
 
 def test_closed_pool_opens_no_engine(make, project):
     engines = make(keep=False)
-    one = engines.borrow(*project("lamp"))
-    with engines.use(one):
+    handle = engines.borrow(*project("lamp"))
+    with engines.use(handle):
         pass
     engines.close()
-    with pytest.raises(ConfigError, match="ending"), engines.use(one):
+    with pytest.raises(ConfigError, match="ending"), engines.use(handle):
         pass
 
 
 def test_engine_returned_before_its_use_is_not_opened_again(make, project):
     engines = make(keep=True)
-    one = engines.borrow(*project("lamp"))
-    engines.give_back(one)  # between a call's look at whether the window has ended, and its use
-    with pytest.raises(ConfigError, match="ending"), engines.use(one):
+    handle = engines.borrow(*project("lamp"))
+    engines.give_back(handle)  # between a call's look at whether the window has ended, and its use
+    with pytest.raises(ConfigError, match="ending"), engines.use(handle):
         pass
-    assert (one.engine, one.calls, engines.projects()) == (None, 0, [])
+    assert (handle.engine, handle.calls, engines.projects()) == (None, 0, [])
 
 
 def test_embedding_under_way_keeps_an_engine_with_a_window_open(make, project):
@@ -419,8 +415,8 @@ def test_embedding_under_way_keeps_an_engine_with_a_window_open(make, project):
             return super().embed(texts, mode)
 
     engines = make(keep=False)
-    one = engines.borrow(*project("lamp"))
-    with engines.use(one) as engine:
+    handle = engines.borrow(*project("lamp"))
+    with engines.use(handle) as engine:
         engine.index()
         assert engine.holds()
         slow = Slow()
@@ -430,7 +426,7 @@ def test_embedding_under_way_keeps_an_engine_with_a_window_open(make, project):
     try:
         assert begun.wait(10)
         engines.close_idle(1)
-        assert one.engine is engine
+        assert handle.engine is engine
         assert engine.embedding.working
     finally:
         go_on.set()

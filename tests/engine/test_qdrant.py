@@ -210,7 +210,9 @@ def test_libraries_and_models_sharing_a_qdrant_server_never_mix(
 
 
 @pytest.mark.parametrize("url", ["", URL])
-def test_source_filter_applies_before_the_nearest_points_are_taken(open_library, notes, tmp_path, server, url):
+def test_source_filter_applies_before_the_nearest_points_are_taken(
+    open_library, notes, tmp_path, server, url
+):
     crowd = tmp_path / "crowd"
     crowd.mkdir()
     for number in range(200):
@@ -248,7 +250,9 @@ def test_words_answer_with_the_reason_while_qdrant_is_down(open_library, notes, 
     assert ask(library, "how do tokens expire", "hybrid").mode == "hybrid"
 
 
-def test_qdrant_failing_within_a_search_is_answered_by_words(open_library, notes, server, monkeypatch):
+def test_qdrant_failing_within_a_search_is_answered_by_words(
+    open_library, notes, server, monkeypatch
+):
     library = open_library()
     add(library, notes)
     calls = server.client.query_points
@@ -328,8 +332,8 @@ def test_restored_collection_catches_up_from_its_own_watermark(open_library, not
     server.client.upsert(
         name,
         [
-            models.PointStruct(**one.model_dump(include={"id", "payload", "vector"}))
-            for one in saved
+            models.PointStruct(**point.model_dump(include={"id", "payload", "vector"}))
+            for point in saved
         ],
     )
     (notes / "new.md").write_text("# Chairs\n\nA chair.\n", encoding="utf-8")
@@ -491,7 +495,9 @@ def test_silent_qdrant_is_given_up_soon(monkeypatch):
         )
 
 
-def test_missing_qdrant_client_is_answered_by_words_with_the_command(open_library, notes, monkeypatch):
+def test_missing_qdrant_client_is_answered_by_words_with_the_command(
+    open_library, notes, monkeypatch
+):
     monkeypatch.setitem(sys.modules, "qdrant_client", None)
     library = open_library()
     add(library, notes)
@@ -501,18 +507,18 @@ def test_missing_qdrant_client_is_answered_by_words_with_the_command(open_librar
 
 
 def test_rest_after_a_qdrant_failure_grows_and_ends_with_a_success(server):
-    with closing(Qdrant(URL)) as one:
+    with closing(Qdrant(URL)) as qdrant_server:
         server.away = True
         rests = []
         for _ in range(6):
-            one._rests_until = 0.0
+            qdrant_server._rests_until = 0.0
             with pytest.raises(qdrant.NetworkError):
-                one.collections()
-            rests.append(round(one._rests_until - qdrant.time.monotonic()))
+                qdrant_server.collections()
+            rests.append(round(qdrant_server._rests_until - qdrant.time.monotonic()))
         assert rests == [5, 10, 20, 40, 60, 60]
-        server.away, one._rests_until = False, 0.0
-        assert one.collections() == []
-        assert one.away == ""
+        server.away, qdrant_server._rests_until = False, 0.0
+        assert qdrant_server.collections() == []
+        assert qdrant_server.away == ""
 
 
 # -- settings
@@ -544,5 +550,5 @@ def test_local_only_mode_uses_no_remote_qdrant(tmp_path, caplog):
 
 def test_qdrant_key_is_shown_nowhere(tmp_path):
     settings = settings_of(tmp_path, api_key=KEY)
-    one = open_qdrant(settings)
-    assert KEY not in f"{settings!r}{one!r}"
+    qdrant_server = open_qdrant(settings)
+    assert KEY not in f"{settings!r}{qdrant_server!r}"

@@ -68,8 +68,10 @@ class StandIn(BaseHTTPRequestHandler):
             case "POST", "points":
                 asked = models.PointRequest(**body)
                 return [
-                    told(one)
-                    for one in local.retrieve(name, asked.ids, with_vectors=bool(asked.with_vector))
+                    told(point)
+                    for point in local.retrieve(
+                        name, asked.ids, with_vectors=bool(asked.with_vector)
+                    )
                 ]
             case "POST", "points/delete":
                 return told(local.delete(name, models.PointIdsList(**body)))
@@ -139,12 +141,12 @@ def test_library_is_filled_searched_emptied_and_purged_over_http(tmp_path: Path,
         assert (found.mode, found.degraded, found.results[0].path) == ("semantic", False, "desk.md")
         server = library._vector_server
         assert server is not None
-        (one,) = server.collections()
-        assert (one.points, one.mark is not None) == (31, True)
+        (collection,) = server.collections()
+        assert (collection.points, collection.mark is not None) == (31, True)
         library.remove_folder(folder)
-        (one,) = server.collections()
-        assert one.points == 0
-        server.drop([one.name])
+        (collection,) = server.collections()
+        assert collection.points == 0
+        server.drop([collection.name])
         assert server.collections() == []
-        assert server.look(one.name) == (False, None)
+        assert server.look(collection.name) == (False, None)
         assert server.away == ""

@@ -210,9 +210,7 @@ def held_run(engine: Engine) -> Iterator[None]:
         thread.join(DEADLINE)
 
 
-def test_run_is_visible_without_the_lease_only_while_it_lasts(
-    open_engine, monkeypatch
-):
+def test_run_is_visible_without_the_lease_only_while_it_lasts(open_engine, monkeypatch):
     monkeypatch.setattr(run_queue, "TELL_SECONDS", 0.0)
     holder, other = open_engine(), open_engine()
     holder.index()
@@ -283,9 +281,7 @@ def test_forced_run_that_joined_a_cancelled_one_runs_itself(open_engine, monkeyp
     assert [(report.status, report.changed) for report in reports] == [("completed", 31)]
 
 
-def test_silent_lease_holder_is_waited_for_briefly_and_reported(
-    open_engine, monkeypatch, caplog
-):
+def test_silent_lease_holder_is_waited_for_briefly_and_reported(open_engine, monkeypatch, caplog):
     monkeypatch.setattr(run_queue, "NOTICE_SECONDS", 0.05)
     monkeypatch.setattr(run_queue, "SILENCE_SECONDS", 0.4)
     holder, other = open_engine(), open_engine()

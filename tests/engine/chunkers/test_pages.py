@@ -122,8 +122,10 @@ def test_plain_text_with_headings_is_cut_by_them_in_documents_only():
             document=document,
         )
         assert list(dict.fromkeys(chunk.qualified for chunk in made.chunks)) == paths
-    one = "Totals\n------\n\nwords\n"
-    assert cut(one, "a.txt", "text", 16, document=True) == cut(one, "a.txt", "text", 16)
+    lone_heading = "Totals\n------\n\nwords\n"
+    assert cut(lone_heading, "a.txt", "text", 16, document=True) == cut(
+        lone_heading, "a.txt", "text", 16
+    )
 
 
 def test_a_heading_of_a_document_keeps_its_underscores():

@@ -68,8 +68,8 @@ def test_first_query_to_a_dead_server_waits_and_later_queries_do_not(
     stub.answer = lambda asked: embeddings(asked) if over.wait(20) else Reply()
     try:
         # The other has never reached it
-        for one, name in ((engine, "openai small"), (open_engine(), "openai")):
-            page, took = timed(one, "lamp")
+        for asking, name in ((engine, "openai small"), (open_engine(), "openai")):
+            page, took = timed(asking, "lamp")
             assert (page.mode, page.hits[0].path, WAIT <= took < WAIT + 4) == (
                 Mode.WORDS,
                 "lamp.py",
@@ -81,7 +81,7 @@ def test_first_query_to_a_dead_server_waits_and_later_queries_do_not(
             )
             asked = len(stub.asked)
             for text in ("switch the lamp", "state", "lamp"):
-                page, took = timed(one, text)
+                page, took = timed(asking, text)
                 assert (page.mode, page.notes, took < WAIT, len(stub.asked)) == (
                     Mode.WORDS,
                     (note,),

@@ -68,8 +68,8 @@ def opens(port, tmp_path):
         return opened[-1]
 
     yield open_one
-    for one in opened:
-        one.close()
+    for embedder in opened:
+        embedder.close()
 
 
 def test_served_vectors_equal_those_of_the_same_model_run_locally(opens):

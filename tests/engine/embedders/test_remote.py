@@ -45,8 +45,8 @@ def opens(stub: Stub) -> Iterator[Opens]:
         return opened[-1]
 
     yield open_one
-    for one in opened:
-        one.close()
+    for embedder in opened:
+        embedder.close()
 
 
 @pytest.fixture(autouse=True)
@@ -174,9 +174,7 @@ def test_sent_prefixes_are_those_of_the_stamp(
         ("text-embedding-3-small", ""),
     ],
 )
-def test_prefix_scheme_follows_the_whole_name_of_a_model(
-    model: str, scheme: str
-) -> None:
+def test_prefix_scheme_follows_the_whole_name_of_a_model(model: str, scheme: str) -> None:
     assert scheme_of(model) == scheme
 
 
@@ -202,9 +200,7 @@ def test_batch_stays_below_the_configured_number_of_texts(opens: Opens, stub: St
     assert max(sizes) == 7 and sum(sizes) == 40
 
 
-def test_batch_stays_below_the_character_limit(
-    opens: Opens, stub: Stub, monkeypatch
-) -> None:
+def test_batch_stays_below_the_character_limit(opens: Opens, stub: Stub, monkeypatch) -> None:
     monkeypatch.setattr(remote, "MAX_BATCH_CHARACTERS", 100)
     opens().embed(["x" * 40] * 9, "passage")
     assert [len(texts_of(asked)) for asked in stub.asked[1:]] == [2, 2, 2, 2, 1] or len(
@@ -350,9 +346,7 @@ def test_retry_waits_as_long_as_retry_after_says(opens: Opens, stub: Stub) -> No
 
 
 @pytest.mark.parametrize("after", ["3600", "Wed, 21 Oct 2099 07:28:00 GMT"])
-def test_retry_after_of_an_hour_is_an_error_at_once(
-    opens: Opens, stub: Stub, after: str
-) -> None:
+def test_retry_after_of_an_hour_is_an_error_at_once(opens: Opens, stub: Stub, after: str) -> None:
     embedder = opens()
     embedder.connect()
     stub.answer = lambda asked: Reply({"error": "slow down"}, 429, {"Retry-After": after})
@@ -479,7 +473,9 @@ def test_passage_waiting_for_its_retry_lets_queries_through(
 
 
 @pytest.mark.parametrize("status", [400, 404, 405, 422])
-def test_request_refused_by_the_server_is_not_retried(opens: Opens, stub: Stub, status: int) -> None:
+def test_request_refused_by_the_server_is_not_retried(
+    opens: Opens, stub: Stub, status: int
+) -> None:
     stub.answer = lambda asked: Reply(
         {"error": 'model "small" not found, try pulling it first'}, status
     )
@@ -615,9 +611,7 @@ def test_vectors_that_are_numbered_wrongly_are_an_error(
     assert error_of(lambda: embedder.embed(["a", "b"], "passage")).code == "EMBEDDER_ANSWER"
 
 
-def test_endless_answer_is_not_read_to_its_end(
-    opens: Opens, stub: Stub, monkeypatch
-) -> None:
+def test_endless_answer_is_not_read_to_its_end(opens: Opens, stub: Stub, monkeypatch) -> None:
     monkeypatch.setattr(server_client, "MAX_ANSWER_BYTES", 1_000_000)
     stub.answer = lambda asked: Reply(raw=b"[" + b"0," * 2_000_000 + b"0]")
     assert error_of(lambda: opens().embed(["a"], "passage")).code == "EMBEDDER_ANSWER"
@@ -678,9 +672,7 @@ def test_server_with_another_model_is_refused_until_the_earlier_one_is_back(
     assert embedder.embed(["a"], "passage").shape == (1, DIMENSIONS)
 
 
-def test_stamp_names_the_model_that_the_server_chose(
-    opens: Opens, stub: Stub
-) -> None:
+def test_stamp_names_the_model_that_the_server_chose(opens: Opens, stub: Stub) -> None:
     stub.answer = lambda asked: _embedded_as(asked, "/models/other.gguf", DIMENSIONS)
     assert opens("ollama").connect().model == "/models/other.gguf"
 
@@ -802,7 +794,9 @@ def test_lower_of_two_batch_limits_counts(tmp_path, stub: Stub) -> None:
 @pytest.mark.parametrize(
     ("provider", "own"), [("ollama", "100ms"), ("openai", "20s"), ("ollama", "20s")]
 )
-def test_request_ends_at_the_lower_of_two_timeouts(tmp_path, stub: Stub, provider: str, own: str) -> None:
+def test_request_ends_at_the_lower_of_two_timeouts(
+    tmp_path, stub: Stub, provider: str, own: str
+) -> None:
     over = threading.Event()
     stub.answer = lambda asked: embeddings(asked) if over.wait(20) else Reply()
     embedder = chosen(

@@ -52,19 +52,19 @@ queries = st.sampled_from(["x", "take", "one two three four five six", "検索"]
 
 @given(st.lists(candidates, max_size=8), queries, modes)
 def test_relevance_is_between_zero_and_one(found: list[Candidate], query: str, mode: Mode):
-    found.sort(key=lambda one: -one.score)
+    found.sort(key=lambda candidate: -candidate.score)
     assert all(0 <= relevance <= 1 for relevance in relevances(found, query, mode))
 
 
 @given(candidates, shares, shares, modes, st.sampled_from(["covers", "near"]))
 def test_more_coverage_or_nearness_is_never_less_relevant(
-    one: Candidate, some: float, more: float, mode: Mode, evidence: str
+    candidate: Candidate, some: float, more: float, mode: Mode, evidence: str
 ):
     lower, upper = sorted((some, more))
     found = []
     for strength in (lower, upper):
-        setattr(one, evidence, strength)
-        found += relevances([one], mode=mode)
+        setattr(candidate, evidence, strength)
+        found += relevances([candidate], mode=mode)
     assert found[0] <= found[1]
 
 
@@ -117,24 +117,26 @@ def test_semantic_hit_is_above_the_cut_only_when_near():
 
 
 @given(st.lists(candidates, min_size=1, max_size=6), queries, modes)
-def test_relevance_equals_the_logistic_models_that_define_it(found: list[Candidate], query: str, mode: Mode):
+def test_relevance_equals_the_logistic_models_that_define_it(
+    found: list[Candidate], query: str, mode: Mode
+):
     """Both probabilities by their definition: logistic models of the features, the second by its
     square root, the product laid on two lines that meet where .05 is .65.
     """
-    found.sort(key=lambda one: -one.score)
+    found.sort(key=lambda candidate: -candidate.score)
     parsed = parse(query)
     expected = [0.0] * len(found)
     for place in reversed(range(len(found))):
         value = defined_relevance(found, place, len(parsed.weights), mode)
         expected[place] = max([*expected[place:], value])
     calibrate(found, parsed, mode)
-    assert [one.relevance for one in found] == pytest.approx(expected, abs=1e-4)
-    assert all(one.relevance == round(one.relevance, 4) for one in found)
+    assert [candidate.relevance for candidate in found] == pytest.approx(expected, abs=1e-4)
+    assert all(candidate.relevance == round(candidate.relevance, 4) for candidate in found)
 
 
 def defined_relevance(found: list[Candidate], place: int, words: int, mode: Mode) -> float:
     """The relevance of one of the candidates, before those behind it are looked at."""
-    top, one = found[:3], found[place]
+    top, candidate = found[:3], found[place]
     features = (
         math.log(0.02 + max(max(hit.covers, hit.phrase) for hit in top)),
         math.log(max(words, 1)),
@@ -143,13 +145,13 @@ def defined_relevance(found: list[Candidate], place: int, words: int, mode: Mode
         max(hit.near for hit in top),
         1.0,
     )
-    share = one.score / found[0].score if found[0].score > 1e-9 else one.score / 1e-9
+    share = candidate.score / found[0].score if found[0].score > 1e-9 else candidate.score / 1e-9
     evidence = (
-        max(one.covers, one.phrase),
-        max(one.defines, one.located),
-        one.joins,
-        one.stem,
-        one.near,
+        max(candidate.covers, candidate.phrase),
+        max(candidate.defines, candidate.located),
+        candidate.joins,
+        candidate.stem,
+        candidate.near,
         share,
         1.0,
     )

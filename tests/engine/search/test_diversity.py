@@ -21,7 +21,7 @@ def make_candidates(*scores: float) -> list[Candidate]:
 
 def order(candidates: list[Candidate], balance: float, alike: set[tuple[int, int]]) -> list[int]:
     found = diversify(candidates, balance, lambda one, other: float((one, other) in alike), 0.9)
-    return [one.place.doc.id for one in found]
+    return [candidate.place.doc.id for candidate in found]
 
 
 def test_repetition_of_a_better_hit_falls_behind():
@@ -38,7 +38,7 @@ def test_balance_of_1_leaves_the_order_unchanged():
 
 def test_slightly_similar_hits_keep_their_order():
     found = diversify(make_candidates(1.0, 0.99, 0.98), 0.3, lambda one, other: 0.85, 0.9)
-    assert [one.place.doc.id for one in found] == [0, 1, 2]
+    assert [candidate.place.doc.id for candidate in found] == [0, 1, 2]
 
 
 def test_demoted_hit_explains_its_demotion():
@@ -58,10 +58,12 @@ def test_diversity_keeps_every_hit_with_falling_scores_and_relevance(scores, bal
     candidates = make_candidates(*sorted(scores, reverse=True))
     behind = candidates[DEPTH:]
     found = diversify(candidates, balance, likeness_of_words(words), 0.6)
-    assert sorted(one.place.doc.id for one in found) == list(range(len(scores)))
-    assert [one.score for one in found] == sorted((one.score for one in found), reverse=True)
-    assert [one.relevance for one in found] == sorted(
-        (one.relevance for one in found), reverse=True
+    assert sorted(candidate.place.doc.id for candidate in found) == list(range(len(scores)))
+    assert [candidate.score for candidate in found] == sorted(
+        (candidate.score for candidate in found), reverse=True
+    )
+    assert [candidate.relevance for candidate in found] == sorted(
+        (candidate.relevance for candidate in found), reverse=True
     )
     assert found[DEPTH:] == behind
 

@@ -52,9 +52,7 @@ def test_prefix_match_is_stronger_the_more_the_name_is_used():
 
 
 @given(st.text(min_size=1, max_size=30), st.integers(0, 10_000), st.integers(0, 10_000))
-def test_prefix_match_is_worth_between_zero_and_half(
-    rest: str, references: int, more: int
-):
+def test_prefix_match_is_worth_between_zero_and_half(rest: str, references: int, more: int):
     assert 0 <= features.beginning("take" + rest, "take", references, references + more) <= 0.5
 
 
@@ -94,7 +92,9 @@ def test_other_chunks_are_no_reexport(path: str, kind: str, covers: float):
         ("src/lease.py", ["py"], 0.0),
     ],
 )
-def test_path_feature_is_the_share_of_keywords_in_the_path(path: str, keywords: list[str], share: float):
+def test_path_feature_is_the_share_of_keywords_in_the_path(
+    path: str, keywords: list[str], share: float
+):
     assert features.path_share(path, keywords) == share
 
 
@@ -110,7 +110,9 @@ def test_path_feature_is_the_share_of_keywords_in_the_path(path: str, keywords: 
         ("lease/other.py", ["lease"], 0.0),
     ],
 )
-def test_stem_feature_needs_a_file_name_of_keywords_only(path: str, keywords: list[str], share: float):
+def test_stem_feature_needs_a_file_name_of_keywords_only(
+    path: str, keywords: list[str], share: float
+):
     assert features.stem_share(path, keywords) == share
 
 

@@ -139,9 +139,7 @@ def test_every_line_with_the_text_is_in_a_hit(text: str, wanted: str):
 @pytest.mark.parametrize(
     "expression", ["(?:(?:(?:a{9999}){9999}){9999})?zz", "(?a)(?u)x", "(?R)", "a{e<=2}"]
 )
-def test_oversized_expression_is_refused_before_it_is_compiled(
-    tmp_path: Path, expression: str
-):
+def test_oversized_expression_is_refused_before_it_is_compiled(tmp_path: Path, expression: str):
     with pytest.raises(CortexError) as caught:
         search(tmp_path, expression, regex=True)
     assert caught.value.code == "REGEX_INVALID"

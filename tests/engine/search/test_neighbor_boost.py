@@ -179,10 +179,10 @@ def test_repeated_query_has_the_same_answer_with_falling_relevance(library):
 
 
 def test_memories_have_weights_of_their_own():
-    for one in QueryClass:
-        weights = weights_of((one,), Corpus.MEMORIES)
+    for query_class in QueryClass:
+        weights = weights_of((query_class,), Corpus.MEMORIES)
         assert (weights.path, weights.stem, weights.coherence) == (0, 0, 0)
-        assert weights.coverage > WEIGHTS[one].coverage
+        assert weights.coverage > WEIGHTS[query_class].coverage
     assert "her" not in parse("what did she paint for her sister", corpus=Corpus.MEMORIES).weights
     assert "her" in parse("what did she paint for her sister").weights
     assert MEMORIES == Corpus.MEMORIES

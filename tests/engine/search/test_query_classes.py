@@ -51,8 +51,8 @@ QUERIES: dict[QueryClass, tuple[str, ...]] = {
 
 @pytest.mark.parametrize(
     ("wanted", "text"),
-    [(one, text) for one, texts in QUERIES.items() for text in texts],
-    ids=lambda one: one[:30],
+    [(query_class, text) for query_class, texts in QUERIES.items() for text in texts],
+    ids=lambda value: value[:30],
 )
 def test_query_class_is_recognised(wanted: QueryClass, text: str):
     assert wanted in parse(text).classes
@@ -98,9 +98,9 @@ def test_weights_of_a_mixed_query_are_the_mean_of_its_classes():
     )
 
 
-@pytest.mark.parametrize("one", list(QueryClass))
-def test_query_of_one_class_has_the_weights_of_that_class(one: QueryClass):
-    assert weights_of((one,)) == WEIGHTS[one]
+@pytest.mark.parametrize("query_class", list(QueryClass))
+def test_query_of_one_class_has_the_weights_of_that_class(query_class: QueryClass):
+    assert weights_of((query_class,)) == WEIGHTS[query_class]
 
 
 def test_weights_are_never_negative_and_repeats_never_gain():
@@ -110,8 +110,8 @@ def test_weights_are_never_negative_and_repeats_never_gain():
 
 
 def test_in_documents_a_files_name_and_its_length_count_less_than_in_code():
-    for one in QueryClass:
-        code, documents = weights_of((one,)), weights_of((one,), Corpus.DOCUMENTS)
+    for query_class in QueryClass:
+        code, documents = weights_of((query_class,)), weights_of((query_class,), Corpus.DOCUMENTS)
         assert documents.coherence == 0
         assert documents.repeat >= code.repeat
         assert documents.path <= code.path

@@ -19,9 +19,10 @@ def make_candidate(number: int, *, words: float = 0.0, near: float = 0.0) -> Can
 
 def order(candidates: list[Candidate], weight: float = 1.0) -> list[int]:
     by_words = sorted(
-        (candidate for candidate in candidates if candidate.words), key=lambda one: -one.words
+        (candidate for candidate in candidates if candidate.words),
+        key=lambda candidate: -candidate.words,
     )
-    return [one.place.doc.id for one in fuse(by_words, candidates, weight, {})]
+    return [candidate.place.doc.id for candidate in fuse(by_words, candidates, weight, {})]
 
 
 def test_second_in_both_rankings_comes_before_first_in_one():
@@ -62,9 +63,9 @@ def test_equal_fused_scores_are_ordered_by_path():
 
 
 def test_a_fused_candidate_is_explained_by_its_ranks():
-    one = make_candidate(1, words=1.0, near=0.9)
-    fuse([one], [one], 1.0, {})
-    assert explain(one, parse("anything at all")) == (
+    candidate = make_candidate(1, words=1.0, near=0.9)
+    fuse([candidate], [candidate], 1.0, {})
+    assert explain(candidate, parse("anything at all")) == (
         ("rank by words", 0.5),
         ("rank by meaning", 0.5),
     )

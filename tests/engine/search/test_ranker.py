@@ -146,11 +146,9 @@ def test_ties_are_broken_by_path_and_line():
             make_candidate(path, doc=ord(path[0]) + 20_000, line=line) for path, line in some
         ]
         ranked = rank(candidates, parse("zzz"), no_words, {})
-        assert [(one.place.doc.path, one.place.chunk.start_line) for one in ranked] == [
-            ("a.py", 3),
-            ("b.py", 1),
-            ("a.py", 30),
-        ]
+        assert [
+            (candidate.place.doc.path, candidate.place.chunk.start_line) for candidate in ranked
+        ] == [("a.py", 3), ("b.py", 1), ("a.py", 30)]
 
 
 def test_equal_hits_are_ordered_by_the_latest_commit():
@@ -160,7 +158,7 @@ def test_equal_hits_are_ordered_by_the_latest_commit():
         make_candidate("z.py"),
     ]
     ranked = rank(candidates, parse("anything else"), no_words, {"z.py": 0, "n.py": 1})
-    assert [one.place.doc.path for one in ranked] == ["z.py", "n.py", "a.py"]
+    assert [candidate.place.doc.path for candidate in ranked] == ["z.py", "n.py", "a.py"]
 
 
 def test_equal_hits_are_ordered_by_the_latest_day_of_change():
@@ -224,7 +222,7 @@ def test_an_explanation_adds_up_to_the_score(found: list[Candidate], query: str)
 def test_ranking_keeps_every_candidate_and_orders_by_score(found: list[Candidate], query: str):
     ranked = rank(found, parse(query), no_words, {})
     assert sorted(map(id, ranked)) == sorted(map(id, found))
-    scores = [round(one.score, 4) for one in ranked]
+    scores = [round(candidate.score, 4) for candidate in ranked]
     assert scores == sorted(scores, reverse=True)
 
 
@@ -301,10 +299,10 @@ def test_chunk_name_never_outranks_a_queried_location_name_or_quote(query: str):
 )
 def test_each_evidence_adds_what_its_weight_says(evidence: dict[str, float], worth: float):
     parsed = parse("anything else")
-    (one,) = rank([make_candidate("src/a.py", words=0.5, **evidence)], parsed, no_words, {})
+    (candidate,) = rank([make_candidate("src/a.py", words=0.5, **evidence)], parsed, no_words, {})
     # The only file is the one that holds together best
-    assert one.coherence == 1
-    assert one.score == pytest.approx(0.5 + worth + PHRASE.coherence)
+    assert candidate.coherence == 1
+    assert candidate.score == pytest.approx(0.5 + worth + PHRASE.coherence)
     (low,) = rank([make_candidate("tests/test_a.py", words=0.5, **evidence)], parsed, no_words, {})
     assert low.score == pytest.approx(low.role * (0.5 + worth + PHRASE.coherence)) and low.role < 1
 
@@ -339,12 +337,23 @@ def test_chunks_of_a_file_support_its_best_chunk_with_falling_weight():
 
 
 def test_explanation_lists_every_counting_feature_with_four_digits():
-    one = make_candidate("tests/test_a.py", words=0.123456, meaning=0.234567)
-    one.beside, one.speaks, one.within, one.coherence = 0.345678, 0.2, -0.012345, 0.5
-    one.covers, one.joins, one.located, one.entry, one.phrase = 0.5, 0.25, 1.0, 1.0, 1.0
-    one.path, one.stem, one.defines = 1.0, 1.0, 0.6
-    one.role, one.repeat, one.fresh = 0.4, 0.123456, 0.234567
-    assert explain(one, parse("anything else")) == (
+    candidate = make_candidate("tests/test_a.py", words=0.123456, meaning=0.234567)
+    candidate.beside, candidate.speaks, candidate.within, candidate.coherence = (
+        0.345678,
+        0.2,
+        -0.012345,
+        0.5,
+    )
+    candidate.covers, candidate.joins, candidate.located, candidate.entry, candidate.phrase = (
+        0.5,
+        0.25,
+        1.0,
+        1.0,
+        1.0,
+    )
+    candidate.path, candidate.stem, candidate.defines = 1.0, 1.0, 0.6
+    candidate.role, candidate.repeat, candidate.fresh = 0.4, 0.123456, 0.234567
+    assert explain(candidate, parse("anything else")) == (
         ("words", 0.1235),
         ("what stands beside it", 0.3457),
         ("speaker", 0.2),
@@ -368,11 +377,14 @@ def test_explanation_leaves_out_features_that_count_for_nothing():
 
 
 def test_explanation_of_fused_ranks_has_the_share_of_each():
-    one = make_candidate("src/a.py", words=0.9)
-    one.ranks = (0.123456, 0.654321)
-    assert explain(one, parse("x y")) == (("rank by words", 0.1235), ("rank by meaning", 0.6543))
-    one.ranks = (0.5, 0.0)
-    assert explain(one, parse("x y")) == (("rank by words", 0.5),)
+    candidate = make_candidate("src/a.py", words=0.9)
+    candidate.ranks = (0.123456, 0.654321)
+    assert explain(candidate, parse("x y")) == (
+        ("rank by words", 0.1235),
+        ("rank by meaning", 0.6543),
+    )
+    candidate.ranks = (0.5, 0.0)
+    assert explain(candidate, parse("x y")) == (("rank by words", 0.5),)
 
 
 @pytest.mark.parametrize(

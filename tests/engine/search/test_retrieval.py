@@ -61,9 +61,9 @@ def find(store: tuple[Store, int]) -> Find:
 
 def located(found: list[Candidate]) -> dict[tuple[str, int], float]:
     return {
-        (one.place.doc.path, one.place.chunk.start_line): one.located
-        for one in found
-        if one.located
+        (candidate.place.doc.path, candidate.place.chunk.start_line): candidate.located
+        for candidate in found
+        if candidate.located
     }
 
 
@@ -99,9 +99,9 @@ def test_windows_path_finds_its_file(find: Find):
 
 def test_neighbouring_words_find_the_name_joined_from_them(find: Find):
     joined = {
-        one.place.doc.path: (one.named, one.joins)
-        for one in find("size of a json array")
-        if one.joins
+        candidate.place.doc.path: (candidate.named, candidate.joins)
+        for candidate in find("size of a json array")
+        if candidate.joins
     }
     assert joined == {
         "src/json/JsonArray.java": ("JsonArray", 1.0),
@@ -110,19 +110,21 @@ def test_neighbouring_words_find_the_name_joined_from_them(find: Find):
 
 
 def test_unknown_name_finds_names_with_that_prefix_most_used_first(find: Find):
-    defined = {one.named: one.defines for one in find("parse") if one.defines}
+    defined = {
+        candidate.named: candidate.defines for candidate in find("parse") if candidate.defines
+    }
     assert set(defined) == {"parse_config", "parse_every"}
     assert defined["parse_config"] > defined["parse_every"]  # although the other one is shorter
     assert max(defined.values()) < 0.5
-    assert find("par") and not [one for one in find("pa") if one.defines]
+    assert find("par") and not [candidate for candidate in find("pa") if candidate.defines]
 
 
 def test_known_name_finds_no_longer_names(find: Find):
-    assert {one.named for one in find("first") if one.defines} == {"first"}
+    assert {candidate.named for candidate in find("first") if candidate.defines} == {"first"}
 
 
 def test_name_is_found_whole_or_in_parts_with_its_coverage(find: Find):
-    found = {one.place.doc.path: one.covers for one in find("parse config")}
+    found = {candidate.place.doc.path: candidate.covers for candidate in find("parse config")}
     assert found["lib/parser.py"] == pytest.approx(1.0, abs=1e-4)
     assert all(0 <= covers < 1.0001 for covers in found.values())
 
@@ -139,13 +141,15 @@ QUERIES = {
 
 @pytest.mark.parametrize("query", QUERIES.values(), ids=QUERIES)
 def test_every_retriever_keeps_to_the_extensions(find: Find, query: str):
-    assert {one.place.doc.path for one in find(query, extensions=("md",))} <= {"docs/json.md"}
+    assert {candidate.place.doc.path for candidate in find(query, extensions=("md",))} <= {
+        "docs/json.md"
+    }
 
 
 @pytest.mark.parametrize("query", QUERIES.values(), ids=QUERIES)
 def test_every_retriever_keeps_to_the_languages(find: Find, query: str):
     found = find(query, languages=("java",))
-    assert {one.place.doc.language for one in found} <= {"java"}
+    assert {candidate.place.doc.language for candidate in found} <= {"java"}
 
 
 @pytest.mark.parametrize("query", QUERIES.values(), ids=QUERIES)
@@ -153,7 +157,7 @@ def test_every_retriever_keeps_to_the_folder(find: Find, store: tuple[Store, int
     opened, source = store
     with opened.reading():
         docs = frozenset(doc.id for doc in opened.content.docs(source, "lib"))
-    assert {one.place.doc.path for one in find(query, docs=docs)} <= {
+    assert {candidate.place.doc.path for candidate in find(query, docs=docs)} <= {
         "lib/parser.py",
         "lib/every.py",
         "lib/user.py",
@@ -162,12 +166,12 @@ def test_every_retriever_keeps_to_the_folder(find: Find, store: tuple[Store, int
 
 def test_every_retriever_finds_something_in_the_sample(find: Find):
     ways = {
-        "words": lambda one: one.words,
-        "definition": lambda one: one.defines,
-        "beginning": lambda one: one.defines,
-        "joined": lambda one: one.joins,
-        "place": lambda one: one.located,
-        "trace": lambda one: one.located,
+        "words": lambda candidate: candidate.words,
+        "definition": lambda candidate: candidate.defines,
+        "beginning": lambda candidate: candidate.defines,
+        "joined": lambda candidate: candidate.joins,
+        "place": lambda candidate: candidate.located,
+        "trace": lambda candidate: candidate.located,
     }
     assert [name for name, query in QUERIES.items() if not any(map(ways[name], find(query)))] == []
 
@@ -185,9 +189,7 @@ def test_a_rare_word_is_worth_more_than_a_common_one(store: tuple[Store, int]):
     assert masses["tested"] > masses["return"] > 0
 
 
-def test_words_with_a_weight_rounded_to_zero_still_find_their_chunks(
-    store: tuple[Store, int],
-):
+def test_words_with_a_weight_rounded_to_zero_still_find_their_chunks(store: tuple[Store, int]):
     """As one is that stands in every row of twenty thousand."""
     opened, source = store
     words, parsed = opened.indexes.words(), replace(parse("json"), weights={"json": 1e-9})
@@ -195,5 +197,5 @@ def test_words_with_a_weight_rounded_to_zero_still_find_their_chunks(
         found = find_by_words(
             opened, words, SearchFilter((source,)), parsed, weigh_words(words, parsed)
         )
-    assert "docs/json.md" in {one.place.doc.path for one in found.values()}
-    assert not any(one.words for one in found.values())
+    assert "docs/json.md" in {candidate.place.doc.path for candidate in found.values()}
+    assert not any(candidate.words for candidate in found.values())

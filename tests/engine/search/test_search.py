@@ -81,9 +81,7 @@ def test_relevance_falls_with_the_rank_and_is_between_zero_and_one(engine: Engin
         assert all(0 <= relevance <= 1 for relevance in relevances)
 
 
-def test_semantic_search_finds_near_chunks_without_a_shared_word(
-    tmp_path: Path,
-):
+def test_semantic_search_finds_near_chunks_without_a_shared_word(tmp_path: Path):
     files = {
         "session.py": "def login(username, password):\n    return check_hash(password, load_user(username))\n",
         "chart.py": "def draw_axis(canvas, ticks):\n    for tick in ticks:\n        canvas.line(tick)\n",
@@ -102,9 +100,7 @@ def test_semantic_search_finds_near_chunks_without_a_shared_word(
 
 
 @pytest.mark.parametrize("name", ["Lease", "mixCol"])
-def test_name_or_its_prefix_is_answered_by_definitions(
-    engine: Engine, name: str
-):
+def test_name_or_its_prefix_is_answered_by_definitions(engine: Engine, name: str):
     hits = engine.search(Query(name, mode=Mode.HYBRID, explain=True)).hits
     assert hits[0].why.startswith("defines ")
     assert not any("meaning" in dict(hit.evidence) for hit in hits)
@@ -150,9 +146,7 @@ def test_empty_or_oversized_query_is_refused(engine: Engine, text: str, code: st
     assert caught.value.code == code
 
 
-def test_last_committed_of_two_equal_files_in_a_clone_comes_first(
-    tmp_path: Path,
-):
+def test_last_committed_of_two_equal_files_in_a_clone_comes_first(tmp_path: Path):
     first, root = tmp_path / "first", tmp_path / "clone"
     first.mkdir()
     run = partial(subprocess.run, check=True, capture_output=True)
@@ -214,7 +208,9 @@ def test_language_extension_and_path_filters_narrow_semantic_hits(engine: Engine
 
 
 @pytest.mark.parametrize("mode", [Mode.HYBRID, Mode.MEANING])
-def test_semantic_query_without_an_embedder_is_answered_by_words_with_a_note(tmp_path: Path, mode: Mode):
+def test_semantic_query_without_an_embedder_is_answered_by_words_with_a_note(
+    tmp_path: Path, mode: Mode
+):
     root = tmp_path / "root"
     root.mkdir()
     (root / "lease.py").write_text(FILES["src/lease.py"], encoding="utf-8")

@@ -184,9 +184,7 @@ def test_a_short_text_is_shown_whole_without_marks(engine: Engine):
     assert hit.text.strip() == FILES["shop/errors.py"].strip()
 
 
-def test_definition_is_above_the_cut_among_many_mentions(
-    tmp_path: Path,
-):
+def test_definition_is_above_the_cut_among_many_mentions(tmp_path: Path):
     root = tmp_path / "workspace"
     # One chunk, no name
     small = "".join(f"def small_{number}():\n    return {number}\n\n\n" for number in range(5))

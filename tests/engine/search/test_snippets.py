@@ -82,7 +82,7 @@ def test_hits_are_ordered_by_their_best_chunk():
 spans = st.tuples(st.integers(1, 3), st.integers(1, 200), st.integers(0, 40))
 
 
-@given(st.lists(spans, max_size=30, unique_by=lambda one: one[:2]))
+@given(st.lists(spans, max_size=30, unique_by=lambda span: span[:2]))
 def test_every_candidate_is_in_exactly_one_hit(found: list[tuple[int, int, int]]):
     candidates = [make_candidate(start, start + length, doc) for doc, start, length in found]
     groups, total = merge(candidates, 1000)
@@ -91,9 +91,11 @@ def test_every_candidate_is_in_exactly_one_hit(found: list[tuple[int, int, int]]
         map(id, candidates)
     )
     for group in groups:
-        assert {one.place.doc.id for one in group.chunks} == {group.best.place.doc.id}
-        assert group.start_line == min(one.place.chunk.start_line for one in group.chunks)
-        assert group.end_line == max(one.place.chunk.end_line for one in group.chunks)
+        assert {candidate.place.doc.id for candidate in group.chunks} == {group.best.place.doc.id}
+        assert group.start_line == min(
+            candidate.place.chunk.start_line for candidate in group.chunks
+        )
+        assert group.end_line == max(candidate.place.chunk.end_line for candidate in group.chunks)
         assert len(group.chunks) == 1 or group.end_line - group.start_line < MERGED_LINES
     ranks = [candidates.index(group.best) for group in groups]
     assert ranks == sorted(ranks)

@@ -207,9 +207,7 @@ def test_ignore_file_of_a_folder_counts_below_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("size", "counts"), [(1_000_000, True), (1_000_001, False)])
-def test_ignore_file_above_a_megabyte_is_skipped(
-    tmp_path: Path, size: int, counts: bool
-) -> None:
+def test_ignore_file_above_a_megabyte_is_skipped(tmp_path: Path, size: int, counts: bool) -> None:
     (tmp_path / ".ignore").write_bytes(b"*.log\n" + b"#" * (size - 6))
     assert IgnoreTree(tmp_path, ".ignore").ignores_file("a.log") is counts
 

@@ -607,9 +607,7 @@ def test_file_name_in_the_history_that_is_not_utf8_is_left_out(tmp_path: Path) -
     assert git_module.recent_files(tmp_path) == ["a.py"]
 
 
-def test_document_folder_is_read_though_the_repository_around_ignores_it(
-    root: Path,
-) -> None:
+def test_document_folder_is_read_though_the_repository_around_ignores_it(root: Path) -> None:
     git(root, "init", "-q")
     (root / ".gitignore").write_text("*.pdf\n/notes/deep/\n", encoding="utf-8")
     write(

@@ -45,9 +45,7 @@ def listing(folder: Path) -> dict[str, tuple[bytes, int]]:
 
 
 @pytest.mark.parametrize("mode", ["DELETE", "WAL"])
-def test_database_at_rest_is_read_without_a_trace_also_in_a_read_only_folder(
-    tmp_path, mode
-):
+def test_database_at_rest_is_read_without_a_trace_also_in_a_read_only_folder(tmp_path, mode):
     path = tmp_path / "there" / "a ü#?%.db"
     make(path, mode=mode).close()
     before, moment = listing(path.parent), path.parent.stat().st_mtime_ns
@@ -104,9 +102,7 @@ def test_empty_wal_without_its_index_is_ignored(tmp_path):
     assert listing(tmp_path) == before
 
 
-def test_huge_file_of_a_crash_is_not_copied_and_the_error_says_what_to_do(
-    tmp_path, monkeypatch
-):
+def test_huge_file_of_a_crash_is_not_copied_and_the_error_says_what_to_do(tmp_path, monkeypatch):
     owner = make(tmp_path / "a.db", mode="WAL")
     (tmp_path / "b").mkdir()
     for name in ("a.db", "a.db-wal"):

@@ -104,9 +104,7 @@ def refused(work: Callable[[], object]) -> CortexError:
 # ----------------------------------------------------------------------------------------------------------
 
 
-def test_change_feed_has_every_record_once_by_its_last_change(
-    ledger: Ledger,
-) -> None:
+def test_change_feed_has_every_record_once_by_its_last_change(ledger: Ledger) -> None:
     assert (ledger.records.changes(0, 10), ledger.records.last_change()) == ([], 0)
     first, second, third = (make(ledger, Task(title)) for title in ("one", "two", "three"))
     change(ledger, first.id, title="one again")
@@ -177,11 +175,11 @@ def test_change_feed_during_writes_has_every_record_with_rising_numbers(
             assert all(kept.change > cursor for kept in page)
             cursor = page[-1].change if page else cursor
             seen |= {kept.record.id: kept.record.body.notes for kept in page}
-            for one in written:
-                if one.done():
-                    one.result()
-        for one in written:
-            one.result(DEADLINE)
+            for writer in written:
+                if writer.done():
+                    writer.result()
+        for writer in written:
+            writer.result(DEADLINE)
     assert cursor == ledger.records.last_change() == 2 * each * writers
 
 
@@ -258,9 +256,7 @@ def test_records_in_a_reference_cycle_have_no_scope_and_no_reader(ledger: Ledger
     )
 
 
-def test_link_is_in_the_change_feed_when_an_end_moves_or_becomes_sensitive(
-    ledger: Ledger,
-) -> None:
+def test_link_is_in_the_change_feed_when_an_end_moves_or_becomes_sensitive(ledger: Ledger) -> None:
     source, target, other = (make(ledger, Thread(title)) for title in ("source", "target", "other"))
     link = make(ledger, Link(source.id, "supports", target.id))
     make(ledger, Link(source.id, "supports", other.id))
@@ -275,7 +271,9 @@ def test_link_is_in_the_change_feed_when_an_end_moves_or_becomes_sensitive(
     assert one(ledger, link.id) == link
 
 
-def test_records_of_a_topic_are_in_the_change_feed_when_its_visibility_changes(ledger: Ledger) -> None:
+def test_records_of_a_topic_are_in_the_change_feed_when_its_visibility_changes(
+    ledger: Ledger,
+) -> None:
     topic, other = make(ledger, Subcortex("billing", "Billing")), make(ledger, Thread("elsewhere"))
     inside = make(ledger, Thread("inside", subcortex=topic.id))
     draft = make(ledger, Draft("comment", "d", "b", target=inside.id))
@@ -295,9 +293,7 @@ def is_public(record: Record[Any], get: Callable[[str], Record[Any] | None]) -> 
     return record.body.sensitivity != SENSITIVE
 
 
-def test_step_reads_on_until_a_page_of_visible_records_is_full(
-    ledger: Ledger,
-) -> None:
+def test_step_reads_on_until_a_page_of_visible_records_is_full(ledger: Ledger) -> None:
     def fill(step: RecordTransaction) -> None:
         for number in range(90):
             hidden = SENSITIVE if number % 45 else "normal"
@@ -311,12 +307,14 @@ def test_step_reads_on_until_a_page_of_visible_records_is_full(
         assert step.get(hidden.id) is None and step.get(told.id) is None
         with step.unconfined():
             assert step.get(told.id) == told
-        assert [one.body.title for one in step.select(RecordFilter(kinds=("task",)), 2)] == [
+        assert [record.body.title for record in step.select(RecordFilter(kinds=("task",)), 2)] == [
             "45",
             "0",
         ]
-        assert [one.body.title for one in step.select(RecordFilter(kinds=("task",)), 1)] == ["45"]
-        assert [one.body.title for one in step.starting("task_", 5)] == ["0", "45"]
+        assert [record.body.title for record in step.select(RecordFilter(kinds=("task",)), 1)] == [
+            "45"
+        ]
+        assert [record.body.title for record in step.starting("task_", 5)] == ["0", "45"]
         assert step.select(RecordFilter(kinds=("task",), sensitivity=SENSITIVE)) == []
 
     do(ledger, work, sees=is_public)
@@ -416,7 +414,7 @@ def test_conflicting_step_is_repeated_up_to_the_limit(
         error = refused(lambda: do(ledger, work))
         assert error.code == "STORE_LOCKED" and error.retryable
     assert len(runs) == ATTEMPTS
-    assert [one.body.title for one in ledger.records.select(RecordFilter())] == (
+    assert [record.body.title for record in ledger.records.select(RecordFilter())] == (
         ["once"] if times < ATTEMPTS else []
     )
     assert ledger.records.last_change() == (times < ATTEMPTS) == len(ledger.records.deeds())
@@ -453,7 +451,7 @@ def test_step_ended_by_a_deadlock_is_repeated(
 
         do(ledger, work)
         waiting[0].result(DEADLINE)
-    assert [one.body.title for one in ledger.records.select(RecordFilter())] == ["once"]
+    assert [record.body.title for record in ledger.records.select(RecordFilter())] == ["once"]
 
 
 def test_stricter_default_isolation_fails_no_writer(

@@ -36,7 +36,8 @@ def test_a_request_is_seen_until_it_is_answered_or_withdrawn(folder):
     first = log.ask(folder.source.id, True, False, ["src"])
     second = log.ask(folder.source.id + 1, False, True, None)
     assert [
-        (one.id, one.source, one.force, one.limited, one.paths) for one in log.asked(now - 1)
+        (request.id, request.source, request.force, request.limited, request.paths)
+        for request in log.asked(now - 1)
     ] == [
         (first, folder.source.id, True, False, ("src",)),
         (second, folder.source.id + 1, False, True, None),

@@ -50,9 +50,9 @@ def test_unreadable_record_is_left_out_and_logged(
     with closing(Store(tmp_path)) as store:
         lookup = store.records
         wanted = RecordFilter(kinds=("thread",), refs=(("tag", "red"),))
-        assert [one.id for one in lookup.select(wanted)] == [ids[3], ids[1], ids[0]]
+        assert [record.id for record in lookup.select(wanted)] == [ids[3], ids[1], ids[0]]
         # As many as were asked for
-        assert [one.id for one in lookup.select(wanted, 2)] == [ids[3], ids[1]]
+        assert [record.id for record in lookup.select(wanted, 2)] == [ids[3], ids[1]]
         assert lookup.one(ids[2]) is None and lookup.get(ids).keys() == {ids[0], ids[1], ids[3]}
         assert len(lookup.starting("thread_")) == 3 and len(lookup.pointing(["red"])) == 3
     assert ids[2] in caplog.text

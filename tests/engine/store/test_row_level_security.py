@@ -136,7 +136,7 @@ def bodies(draw: st.DrawFn, known: Sequence[Record[Any]]) -> Body:
     """A body of any kind, that hangs on what is known."""
 
     def some(*kinds: str) -> str:
-        ids = [one.id for one in known if one.kind in kinds]
+        ids = [record.id for record in known if record.kind in kinds]
         return draw(st.sampled_from(["", *ids]))
 
     scope = some("subcortex")
@@ -169,7 +169,7 @@ def bodies(draw: st.DrawFn, known: Sequence[Record[Any]]) -> Body:
                 f"K{len(known)}", subcortex=scope, thread=some("thread"), sensitivity=sensitivity
             )
         case "draft":
-            slugs = [one.body.slug for one in known if one.kind == "subcortex"]
+            slugs = [record.body.slug for record in known if record.kind == "subcortex"]
             target = draw(st.sampled_from(["", some("thread", "task", "subcortex"), *slugs]))
             return Draft(
                 "comment", f"D{len(known)}", "said", target=target, sensitivity=sensitivity
@@ -203,7 +203,7 @@ def worlds(draw: st.DrawFn) -> tuple[list[Record[Any]], list[tuple[int, str, str
     for _ in range(draw(st.integers(5, 25))):
         body = bodies(draw, known)
         known.append(Record(new_id(type(body)), body, author=draw(st.sampled_from(NAMES))))
-    scopes = [one.id for one in known if one.kind == "subcortex"]
+    scopes = [record.id for record in known if record.kind == "subcortex"]
     changes = draw(
         st.lists(
             st.tuples(
@@ -232,7 +232,7 @@ def test_views_show_what_the_visibility_rule_allows_after_any_moves(world, tmp_p
     known, changes, viewers = world
     directory = tmp_path_factory.mktemp("world")
     with closing(Store(directory, shelved=True)) as store:
-        write(store, lambda step: [step.put(one) for one in known])
+        write(store, lambda step: [step.put(record) for record in known])
         with closing(opened(directory)) as confined:
             for viewer in viewers:
                 assert_shows(store, confined, viewer)
@@ -254,59 +254,61 @@ def test_views_show_what_the_visibility_rule_allows_after_any_moves(world, tmp_p
 def assert_shows(store: Store, confined: Store, viewer: Viewer) -> None:
     """Every question gets what the rule allows of the whole answer."""
     get, all_of_them = get_of(store), [kept.record for kept in store.records.changes(0, 1_000)]
-    seen = {one.id: one for one in all_of_them if sees(viewer, one, get)}
+    seen = {record.id: record for record in all_of_them if sees(viewer, record, get)}
     docs = _docs(store)
     with confined.viewed_by(viewer):
         look = confined.records
-        assert look.get(one.id for one in all_of_them) == seen
+        assert look.get(record.id for record in all_of_them) == seen
         assert {kept.record.id for kept in look.changes(0, 1_000)} == seen.keys()
         assert look.has() == bool(seen)
         assert {deed.record for deed in look.deeds(limit=1_000)} == seen.keys()
         for kind in KINDS:
-            ids = {number for number, one in seen.items() if one.kind == kind}
+            ids = {number for number, record in seen.items() if record.kind == kind}
             wanted = RecordFilter(kinds=(kind,))
-            assert {one.id for one in look.select(wanted, 1_000)} == ids
+            assert {record.id for record in look.select(wanted, 1_000)} == ids
             assert look.count(wanted) == len(ids)
         for role in ROLES:
             assert look.targets(role) == {
-                to for one in seen.values() for at, to in refs_of(one.body) if at == role
+                to for record in seen.values() for at, to in refs_of(record.body) if at == role
             }
-        targets = [one.id for one in all_of_them]
+        targets = [record.id for record in all_of_them]
         pointing = {
-            one.id for one in seen.values() if any(to in targets for _, to in refs_of(one.body))
+            record.id
+            for record in seen.values()
+            if any(to in targets for _, to in refs_of(record.body))
         }
-        assert {one.id for one in look.pointing(targets, limit=1_000)} == pointing
-        assert {one.id for one in look.by_path("src")} == {
-            number for number, one in seen.items() if one.kind == "thread"
+        assert {record.id for record in look.pointing(targets, limit=1_000)} == pointing
+        assert {record.id for record in look.by_path("src")} == {
+            number for number, record in seen.items() if record.kind == "thread"
         }
         assert {link.id for link in look.links(targets)} == {
-            number for number, one in seen.items() if one.kind == "link"
+            number for number, record in seen.items() if record.kind == "link"
         }
-        found = {number for number, one in seen.items() if one.kind in FOUND_KINDS}
-        assert {one.id for one in look.by_docs(list(docs)).values()} == found
+        found = {number for number, record in seen.items() if record.kind in FOUND_KINDS}
+        assert {record.id for record in look.by_docs(list(docs)).values()} == found
         assert {brief.id for brief in look.briefs(list(docs), RecordFilter()).values()} == found
         sources, narrowed = look.narrow(RecordFilter(kinds=FOUND_KINDS, since=1), 1_000)
         shelves = {parse_partition(source.name) for source in look.sources(FOUND_KINDS)}
         assert narrowed == {doc for doc, path in docs.items() if path in found}
-        assert {parse_partition(one.name) for one in sources} <= shelves
+        assert {parse_partition(source.name) for source in sources} <= shelves
         for number in seen:
             assert look.versions(number) == _versions(store, viewer, number)
         for hidden in targets:
             assert hidden in seen or not look.versions(hidden)
     holding = {
         RecordPartition(
-            one.kind,
-            one.body.sensitivity != SENSITIVE,
-            scope_of(one, get),
-            one.body.sensitivity == SENSITIVE,
+            record.kind,
+            record.body.sensitivity != SENSITIVE,
+            scope_of(record, get),
+            record.body.sensitivity == SENSITIVE,
         )
-        for one in all_of_them
-        if one.kind in FOUND_KINDS
+        for record in all_of_them
+        if record.kind in FOUND_KINDS
     }
     allowed = {
-        one
-        for one in holding
-        if viewer.may_read(one.scope or "") and (viewer.sensitive or not one.sensitive)
+        partition
+        for partition in holding
+        if viewer.may_read(partition.scope or "") and (viewer.sensitive or not partition.sensitive)
     }
     assert shelves & holding == allowed  # those that are empty now are as those that hold something
 
@@ -321,14 +323,18 @@ def _versions(store: Store, viewer: Viewer, number: str) -> dict[int, Record[Any
     every = store.records.versions(number)
     last = max(every)
 
-    def could_be_seen(one: Record[Any]) -> bool:
-        filed = one.kind in ("thread", "comment", "artifact", "task") or getattr(
-            one.body, "subcortex", ""
+    def could_be_seen(record: Record[Any]) -> bool:
+        filed = record.kind in ("thread", "comment", "artifact", "task") or getattr(
+            record.body, "subcortex", ""
         )
-        there = not filed or viewer.may_read(one.body.subcortex)
-        return there and (viewer.sensitive or one.body.sensitivity != SENSITIVE)
+        there = not filed or viewer.may_read(record.body.subcortex)
+        return there and (viewer.sensitive or record.body.sensitivity != SENSITIVE)
 
-    return {version: one for version, one in every.items() if version == last or could_be_seen(one)}
+    return {
+        version: record
+        for version, record in every.items()
+        if version == last or could_be_seen(record)
+    }
 
 
 # -- who looks
@@ -362,7 +368,7 @@ def test_reused_connection_forgets_its_earlier_viewer(pair):
         store, Thread("Open", subcortex=topic.id), Thread("Secret", subcortex=other.id)
     )
     both = Viewer("ada", 4, True, frozenset({topic.id, other.id}))
-    one = Viewer("bob", 2, False, frozenset({topic.id}))
+    viewer = Viewer("bob", 2, False, frozenset({topic.id}))
     for _ in range(3):
         with confined.viewed_by(both):
             assert {
@@ -371,7 +377,7 @@ def test_reused_connection_forgets_its_earlier_viewer(pair):
             assert (
                 len(confined.records.narrow(RecordFilter(kinds=("thread",), since=1), 100)[0]) == 2
             )
-        with confined.viewed_by(one):
+        with confined.viewed_by(viewer):
             assert [
                 each.id for each in confined.records.select(RecordFilter(kinds=("thread",)))
             ] == [open_one.id]
@@ -399,8 +405,8 @@ def test_threads_with_different_viewers_see_their_own_records(pair):
             with confined.viewed_by(viewer), confined.reading():
                 together.wait()
                 found |= {
-                    one.body.subcortex
-                    for one in confined.records.select(RecordFilter(kinds=("thread",)))
+                    record.body.subcortex
+                    for record in confined.records.select(RecordFilter(kinds=("thread",)))
                 }
                 assert confined.records.count(RecordFilter(kinds=("thread",))) == 5
             assert confined.viewer is None

@@ -228,9 +228,7 @@ def test_interrupted_snapshot_is_retried_after_an_hour(home, monkeypatch):
 @pytest.mark.parametrize(
     ("said", "code"), [("database or disk is full", "DISK_FULL"), ("out of memory", "MEMORY_SHORT")]
 )
-def test_lack_of_space_to_read_a_snapshot_is_no_damage(
-    home, monkeypatch, said, code
-):
+def test_lack_of_space_to_read_a_snapshot_is_no_damage(home, monkeypatch, said, code):
     made = make_snapshot(home / STORE_NAME, ASKED)
     assert made is not None
 

@@ -40,7 +40,7 @@ def write(ledger: Ledger, title: str, *, fail: bool = False) -> str:
 
 def titles(ledger: Ledger) -> list[str]:
     return sorted(
-        one.body.title for one in ledger.records.select(RecordFilter(kinds=("observation",)))
+        record.body.title for record in ledger.records.select(RecordFilter(kinds=("observation",)))
     )
 
 

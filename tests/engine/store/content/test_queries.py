@@ -22,12 +22,13 @@ def test_unknown_ids_are_left_out_of_places(folder):
 def test_definitions_are_found_in_any_case_exact_case_first(folder):
     folder.write(a_py=CODE)
     found = folder.store.content.definitions([folder.source.id], ["lamp", "switch"])
-    assert [one.qualified for one in found] == ["Lamp.switch", "lamp", "Lamp"]
+    assert [definition.qualified for definition in found] == ["Lamp.switch", "lamp", "Lamp"]
     chunks = dict(folder.store.content.chunks(folder.blob("a.py")))
     assert [
-        chunks[one.chunk].start_line <= line for one, line in zip(found, (4, 8, 1), strict=True)
+        chunks[definition.chunk].start_line <= line
+        for definition, line in zip(found, (4, 8, 1), strict=True)
     ] == [True] * 3
-    assert {one.doc for one in found} == {folder.doc("a.py")}
+    assert {definition.doc for definition in found} == {folder.doc("a.py")}
 
 
 def test_cost_of_a_definition_grows_with_the_headings_of_its_text(folder):
@@ -52,7 +53,7 @@ def test_cost_of_a_definition_grows_with_the_headings_of_its_text(folder):
     chunks = dict(folder.store.content.chunks(folder.blob("a.md")))
     assert len(chunks) == headings and len(found) == 200
     assert found[0].doc == folder.doc("b.md")
-    assert [chunks[one.chunk].start_line for one in found[1:]] == list(range(1, 200))
+    assert [chunks[definition.chunk].start_line for definition in found[1:]] == list(range(1, 200))
 
 
 @settings(
@@ -72,15 +73,15 @@ def test_definition_is_in_exactly_the_chunks_that_hold_its_line(folder, lines):
         for symbol in folder.store.content.symbols(folder.blob("a.md"))
         if symbol.name.lower() == "lamp"
     ]
-    named.sort(key=lambda one: (one.name != "lamp", one.start_line))
+    named.sort(key=lambda symbol: (symbol.name != "lamp", symbol.start_line))
     wanted = [
-        (n, one.qualified)
-        for one in named
+        (n, symbol.qualified)
+        for symbol in named
         for n, each in chunks
-        if each.start_line <= one.start_line <= each.end_line
+        if each.start_line <= symbol.start_line <= each.end_line
     ]
     found = folder.store.content.definitions([folder.source.id], ["lamp"])
-    assert [(one.chunk, one.qualified) for one in found] == wanted
+    assert [(definition.chunk, definition.qualified) for definition in found] == wanted
 
 
 def test_definition_on_a_line_of_many_chunks_is_in_each(folder):
@@ -95,7 +96,8 @@ def test_definition_on_a_line_of_many_chunks_is_in_each(folder):
         for definition in folder.store.content.definitions([folder.source.id], ["lamp"])
     ] == here
     assert [
-        one.chunk for one in folder.store.content.definitions([folder.source.id], ["lamp"], 3)
+        definition.chunk
+        for definition in folder.store.content.definitions([folder.source.id], ["lamp"], 3)
     ] == here[:3]
 
 
@@ -188,35 +190,35 @@ def test_cached_counts_of_sources_follow_every_change(folder):
     """How many docs they have, and whether there are others: asked for by every search, and looked
     up once.
     """
-    store, one = folder.store, folder.source.id
+    store, own = folder.store, folder.source.id
     other = store.content.source("files", "other", "/other").id
     folder.write(a_py=CODE)
-    assert [store.content.are_all(some) for some in ((one,), (other,), (one, other))] == [
+    assert [store.content.are_all(some) for some in ((own,), (other,), (own, other))] == [
         True,
         False,
         True,
     ]
-    assert (store.counts(one, other).docs, store.counts(one).docs, store.counts(other).docs) == (
+    assert (store.counts(own, other).docs, store.counts(own).docs, store.counts(other).docs) == (
         1,
         1,
         0,
     )
     folder.source = store.content.source("files", "other", "/other")
     folder.write_all({"b.py": CODE, "c.py": "c = 1\n"})
-    assert [store.content.are_all(some) for some in ((one,), (other,), (one, other))] == [
+    assert [store.content.are_all(some) for some in ((own,), (other,), (own, other))] == [
         False,
         False,
         True,
     ]
-    assert (store.counts(one, other).docs, store.counts(one).docs, store.counts(other).docs) == (
+    assert (store.counts(own, other).docs, store.counts(own).docs, store.counts(other).docs) == (
         3,
         1,
         2,
     )
     folder.remove("b.py", "c.py")
-    assert [store.content.are_all(some) for some in ((one,), (other,), (one, other))] == [
+    assert [store.content.are_all(some) for some in ((own,), (other,), (own, other))] == [
         True,
         False,
         True,
     ]
-    assert (store.counts(one, other).docs, store.counts(other).docs) == (1, 0)
+    assert (store.counts(own, other).docs, store.counts(other).docs) == (1, 0)

@@ -85,9 +85,7 @@ def test_failed_rows_leave_the_lexical_index_unchanged(tmp_path):
     assert find(words, "lamp") == [(1, 1), (3, 3)]
 
 
-def test_word_frequency_follows_writes_here_and_elsewhere(
-    tmp_path, monkeypatch
-):
+def test_word_frequency_follows_writes_here_and_elsewhere(tmp_path, monkeypatch):
     monkeypatch.setattr(words_module, "MAX_COUNTED", 2)
     monkeypatch.setattr(words_module, "MAX_WORDS_COUNTED", 1)
     words = LexicalIndex(tmp_path / "w", create=True)
@@ -96,17 +94,17 @@ def test_word_frequency_follows_writes_here_and_elsewhere(
     )
     reader = LexicalIndex(tmp_path / "w")
     for sources, lamps, bulbs in (((1,), 1, 0), ((1, 2), 2, 0), ((2, 3), 2, 1), ((1,), 1, 0)):
-        for one in (words, reader, words):
+        for index in (words, reader, words):
             found = [
-                one.frequency(word, narrow=SearchFilter(sources))
+                index.frequency(word, narrow=SearchFilter(sources))
                 for word in ("lamp", "bulb", "lamp")
             ]
             assert found == [lamps, bulbs, lamps]
     words.apply([row(4, 4, "lamp")], [3], 2)
     reader.reload()
-    for one in (words, reader):
+    for index in (words, reader):
         assert [
-            one.frequency("lamp", narrow=SearchFilter(sources)) for sources in ((1,), (2, 3))
+            index.frequency("lamp", narrow=SearchFilter(sources)) for sources in ((1,), (2, 3))
         ] == [2, 1]
     words.close()
 

@@ -109,9 +109,7 @@ def test_lexical_index_ahead_of_the_database_is_rebuilt(folder):
     assert folder.store.indexes.words().watermark() == 1
 
 
-def test_another_lexical_format_has_another_directory(
-    tmp_path, open_store, folder_of, monkeypatch
-):
+def test_another_lexical_format_has_another_directory(tmp_path, open_store, folder_of, monkeypatch):
     old = folder_of(open_store())
     old.write(a_py="lamp = 1\n")
     old.catch_up()
@@ -284,7 +282,9 @@ def test_a_change_during_a_rebuild_is_not_lost(folder, monkeypatch):
     assert folder.store.check() == []
 
 
-def test_rebuilt_lexical_index_does_not_depend_on_the_order_of_changes(tmp_path, open_store, folder_of):
+def test_rebuilt_lexical_index_does_not_depend_on_the_order_of_changes(
+    tmp_path, open_store, folder_of
+):
     texts = {f"f{number}.py": f"lamp_{number % 3} = {number}\n" for number in range(40)}
     orders = []
     for seed in (1, 2):
@@ -507,9 +507,7 @@ def test_lexical_index_state_changes_with_its_content(open_store, folder_of):
     assert fresh.indexes.state() == ("", NO_WATERMARK)
 
 
-def test_failed_lexical_index_is_marked_for_all_readers_and_rebuilt(
-    open_store, folder_of, caplog
-):
+def test_failed_lexical_index_is_marked_for_all_readers_and_rebuilt(open_store, folder_of, caplog):
     folder, reader = folder_of(open_store()), open_store()
     folder.write(a_py="lamp = 1\n")
     folder.catch_up()
@@ -560,7 +558,9 @@ def test_changed_byte_on_disk_is_detected_in_an_open_index(folder, look):
     folder.write(a_py="lamp = 1\n")
     folder.catch_up()
     (name,) = generations(folder.store)
-    path = max((folder.store.directory / name).glob("*.store"), key=lambda one: one.stat().st_size)
+    path = max(
+        (folder.store.directory / name).glob("*.store"), key=lambda file: file.stat().st_size
+    )
     raw = bytearray(path.read_bytes())
     raw[0] ^= 255
     path.write_bytes(raw)

@@ -21,11 +21,11 @@ def pay(store, stamp: Stamp = STAMP, most: int = 1000) -> list[str]:
     """Pay for what waits, at most so many texts; returns those that were paid for."""
     model = store.paid.model(stamp)
     waiting = list(store.paid.waiting(model, store.paid.plan(model)))
-    batch = {one.hash: one.text for one in waiting if not one.known}
+    batch = {pending.hash: pending.text for pending in waiting if not pending.known}
     batch = dict(list(batch.items())[:most])
     rows = HashingEmbedder(stamp.dimensions).embed(list(batch.values()), "passage")
     store.indexes.sets.pay(
-        stamp, model, list(batch), rows, [one.hash for one in waiting if one.known]
+        stamp, model, list(batch), rows, [pending.hash for pending in waiting if pending.known]
     )
     return list(batch.values())
 
@@ -85,7 +85,9 @@ def test_paid_vectors_are_copied_again_into_a_lost_index(tmp_path, open_store, f
     assert pay(folder.store) == []
 
 
-def test_crash_between_paid_vectors_and_their_copy_costs_nothing(open_store, folder_of, monkeypatch):
+def test_crash_between_paid_vectors_and_their_copy_costs_nothing(
+    open_store, folder_of, monkeypatch
+):
     folder = folder_of(open_store())
     folder.write(a_py="lamp = 1\n")
     pay(folder.store)
@@ -110,9 +112,7 @@ def test_crash_between_paid_vectors_and_their_copy_costs_nothing(open_store, fol
     )
 
 
-def test_complete_model_stays_complete_until_many_vectors_are_missing(
-    folder,
-):
+def test_complete_model_stays_complete_until_many_vectors_are_missing(folder):
     folder.write_all({f"f{number}.py": f"lamp = {number}\n" for number in range(4)})
     pay(folder.store, most=3)
     catch_up(folder)
@@ -137,9 +137,9 @@ def test_each_model_has_paid_vectors_of_its_own(folder):
     pay(folder.store)
     assert pay(folder.store, other) == ["lamp = 1"]
     sets = folder.store.indexes.sets
-    assert sorted(one.stamp.prefix for one in sets.on_disk()) == ["", "query: "]
+    assert sorted(manifest.stamp.prefix for manifest in sets.on_disk()) == ["", "query: "]
     sets.keep_only((other,))
-    assert [one.stamp for one in sets.on_disk()] == [other]
+    assert [manifest.stamp for manifest in sets.on_disk()] == [other]
     assert folder.store.check() == []
 
 

@@ -249,7 +249,9 @@ def damage(path, harm):
 
 
 @pytest.mark.parametrize("harm", ["none", "flip", "truncate", "empty", "delete"])
-def test_scan_snapshot_saves_encoding_and_its_damage_costs_nothing_else(tmp_path, monkeypatch, harm):
+def test_scan_snapshot_saves_encoding_and_its_damage_costs_nothing_else(
+    tmp_path, monkeypatch, harm
+):
     monkeypatch.setattr(module, "SNAPSHOT_MINIMUM", 500)
     vectors = filled(tmp_path, "turbovec", 600)
     vectors.sync(1)

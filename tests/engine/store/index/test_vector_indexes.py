@@ -108,11 +108,13 @@ def test_forgotten_text_leaves_no_row_on_disk_also_in_retired_sets(folder):
     folder.write_all({"a.py": "lamp = 1\n", "b.py": f"{secret}\n"})
     store.indexes.catch_up(
         [
-            EmbeddingJob(one.stamp, lambda texts, one=one: one.embed(texts, "passage"))
-            for one in (EMBEDDER, earlier)
+            EmbeddingJob(
+                embedder.stamp, lambda texts, embedder=embedder: embedder.embed(texts, "passage")
+            )
+            for embedder in (EMBEDDER, earlier)
         ]
     )
-    needles = [_row_of(store, one, secret) for one in (EMBEDDER, earlier)]
+    needles = [_row_of(store, embedder, secret) for embedder in (EMBEDDER, earlier)]
     assert [_is_on_disk(store, needle) for needle in needles] == [True, True]
     with store._connections.write() as connection:
         truth.forget_source(connection, folder.source.id)
@@ -143,9 +145,7 @@ def _is_on_disk(store: Store, needle: bytes) -> bool:
     return any(needle in path.read_bytes() for path in files)
 
 
-def test_chunks_of_a_source_are_the_known_ones_and_those_written_since(
-    folder, monkeypatch
-):
+def test_chunks_of_a_source_are_the_known_ones_and_those_written_since(folder, monkeypatch):
     narrow, sets = SearchFilter((folder.source.id,)), folder.store.indexes.sets
 
     def within() -> set[int]:

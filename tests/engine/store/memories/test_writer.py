@@ -70,7 +70,7 @@ class Desk:
 
     def copy(self, *ones: NewMemory, gone=()) -> None:
         self.store.memories.copy(
-            Mirror(FOREIGN), [replace(one, origin=FOREIGN) for one in ones], gone, word, name
+            Mirror(FOREIGN), [replace(memory, origin=FOREIGN) for memory in ones], gone, word, name
         )
 
     def judge(self, key: str, state: MemoryState | None, origin: str = OWN, **more) -> int:
@@ -80,9 +80,13 @@ class Desk:
         )
 
     def edit(self, key: str, memory: Memory, **more) -> int:
-        one = self.get(key)
+        remembered = self.get(key)
         return self.judge(
-            key, one.state, memory=replace(memory, key=key), fingerprint=fingerprint(memory), **more
+            key,
+            remembered.state,
+            memory=replace(memory, key=key),
+            fingerprint=fingerprint(memory),
+            **more,
         )
 
     def undo(self, batch: int) -> int:
@@ -92,11 +96,14 @@ class Desk:
         return self.store.memories.delete([(origin, key) for key in keys], "person")
 
     def get(self, key: str, origin: str = OWN) -> Remembered:
-        (one,) = self.store.memories.by_key(key, {origin})
-        return one
+        (remembered,) = self.store.memories.by_key(key, {origin})
+        return remembered
 
     def keys(self, **wanted) -> list[str]:
-        return [one.memory.key for one in self.store.memories.select(MemoryFilter(**wanted))]
+        return [
+            remembered.memory.key
+            for remembered in self.store.memories.select(MemoryFilter(**wanted))
+        ]
 
     def found(self, key: str, origin: str = OWN) -> str | None:
         """The name of the source that a memory has a doc in."""
@@ -245,15 +252,15 @@ def test_memory_without_a_doc_is_not_in_the_lexical_index(desk):
 def test_edit_changes_the_wording_and_the_search_hits(desk):
     desk.add(new("a", "Old words", concepts=("old",), citations=(CITED,)))
     desk.edit("a", Memory("", "New words", concepts=("new",), project="site", created=1_000))
-    one = desk.get("a")
-    assert (one.memory.title, one.scope, desk.keys(tags=("old",)), desk.keys(tags=("NEW",))) == (
-        "New words",
-        "site",
-        [],
-        ["a"],
-    )
-    assert desk.store.memories.citations(one.id) == (CITED,)
-    (doc,) = desk.store.content.docs(one.source)
+    remembered = desk.get("a")
+    assert (
+        remembered.memory.title,
+        remembered.scope,
+        desk.keys(tags=("old",)),
+        desk.keys(tags=("NEW",)),
+    ) == ("New words", "site", [], ["a"])
+    assert desk.store.memories.citations(remembered.id) == (CITED,)
+    (doc,) = desk.store.content.docs(remembered.source)
     assert desk.store.content.text(doc.blob).startswith("# New words")
 
 
@@ -276,11 +283,11 @@ def test_log_has_every_decision_with_actor_and_reason(desk):
 
 def exact(desk: Desk, key: str, origin: str = OWN) -> tuple:
     """All that is known of a memory but where it lies."""
-    one = desk.get(key, origin)
+    remembered = desk.get(key, origin)
     return (
-        replace(one, source=None),
+        replace(remembered, source=None),
         desk.found(key, origin),
-        desk.store.memories.citations(one.id),
+        desk.store.memories.citations(remembered.id),
     )
 
 
@@ -555,7 +562,10 @@ def test_memory_filter_requires_every_condition_newest_first(shelf, wanted, keys
 
 def test_memory_filter_takes_a_limit_and_an_offset(shelf):
     lookup = shelf.store.memories
-    assert [one.memory.key for one in lookup.select(MemoryFilter(), 2, 1)] == ["d", "b"]
+    assert [remembered.memory.key for remembered in lookup.select(MemoryFilter(), 2, 1)] == [
+        "d",
+        "b",
+    ]
 
 
 def test_memory_scopes_are_counted_for_each_origin(shelf):
@@ -584,7 +594,7 @@ def test_neighbours_are_the_memories_around_in_the_same_session(desk):
     (source,) = desk.store.memories.sources({FOREIGN}, (SHOWN,))
     docs = {doc.path: doc.id for doc in desk.store.content.docs(source.id)}
     found = desk.store.memories.neighbours([docs["obs_4"], docs["obs_3"]], [source.id], 2)
-    steps = {(one.of, one.step): one.doc for one in found}
+    steps = {(neighbour.of, neighbour.step): neighbour.doc for neighbour in found}
     assert steps == {
         (docs["obs_4"], -1): docs["obs_2"],
         (docs["obs_4"], -2): docs["obs_1"],
@@ -646,20 +656,26 @@ def do(desk: Desk, action: str, key: str, what) -> None:
 
 def check(desk: Desk) -> None:
     memories = desk.store.memories.select(MemoryFilter())
-    sources = {one.id: one for one in desk.store.memories.sources({OWN, FOREIGN}, (SHOWN, STAGED))}
+    sources = {
+        source.id: source for source in desk.store.memories.sources({OWN, FOREIGN}, (SHOWN, STAGED))
+    }
     docs = {
         (source.root, doc.path, source.id)
         for source in sources.values()
         for doc in desk.store.content.docs(source.id)
     }
-    assert docs == {(*one.ref, one.source) for one in memories if one.source is not None}
+    assert docs == {
+        (*remembered.ref, remembered.source)
+        for remembered in memories
+        if remembered.source is not None
+    }
     for memory in memories:
         assert (sources[memory.source].name if memory.source else None) == name(memory.state)
         assert (memory.judgement.state if memory.judgement else None) is memory.state
     log = desk.store.memories.decisions(1_000)
-    for one in memories:  # the log and the states agree
-        last = next((line for line in log if (line.origin, line.key) == one.ref), None)
-        assert (last.after if last else "") == (one.state.value if one.state else "")
+    for remembered in memories:  # the log and the states agree
+        last = next((line for line in log if (line.origin, line.key) == remembered.ref), None)
+        assert (last.after if last else "") == (remembered.state.value if remembered.state else "")
 
 
 def test_read_only_store_refuses_every_memory_step(desk, tmp_path):

@@ -54,7 +54,7 @@ TABLES = (
 )
 # Longer than a row of an index may be, however it is packed.
 FAR = "https://wiki.example/" + "".join(
-    Random(1).choices([chr(one) for one in range(0x4E00, 0x9FFF)], k=1_900)
+    Random(1).choices([chr(code) for code in range(0x4E00, 0x9FFF)], k=1_900)
 )
 keys = count()
 
@@ -111,7 +111,7 @@ def content(ledger: Ledger) -> dict[str, list[list[Any]]]:
         return {
             table: sorted(
                 [
-                    [bytes(one) if isinstance(one, memoryview) else one for one in row]
+                    [bytes(value) if isinstance(value, memoryview) else value for value in row]
                     for row in connection.execute(
                         f"SELECT {columns[table]} FROM {table}"
                     ).fetchall()
@@ -178,7 +178,10 @@ def test_loaded_records_are_found(file: Path, empty: Ledger, ledger: Ledger) -> 
     with empty.connections.read() as connection:
         paths = {row[0] for row in connection.execute("SELECT path FROM docs")}
         shelves = {row[0] for row in connection.execute("SELECT name FROM sources")}
-    assert paths == {one.id for one in empty.records.select(RecordFilter())} and "task@!" in shelves
+    assert (
+        paths == {record.id for record in empty.records.select(RecordFilter())}
+        and "task@!" in shelves
+    )
 
 
 def test_backup_during_writes_is_of_one_moment(
@@ -220,7 +223,7 @@ def test_backup_during_writes_is_of_one_moment(
             stop = True
         writing.result(30)
     counts = load(empty, file, wording=word)
-    titles = [one.body.title for one in empty.records.select(RecordFilter(), 10_000)]
+    titles = [record.body.title for record in empty.records.select(RecordFilter(), 10_000)]
     assert (
         len(titles)
         == 2 * len(set(titles))
@@ -249,7 +252,9 @@ def test_unwritable_backup_file_is_named_in_the_error(
     )
 
 
-def test_backup_is_synced_to_disk_before_it_is_reported(ledger: Ledger, file: Path, monkeypatch) -> None:
+def test_backup_is_synced_to_disk_before_it_is_reported(
+    ledger: Ledger, file: Path, monkeypatch
+) -> None:
     fill(ledger)
     real, synced = os.fsync, list[bytes]()
 
@@ -341,9 +346,7 @@ def test_backup_of_a_newer_cortex_is_refused(file: Path, empty: Ledger) -> None:
     assert refused(lambda: load(empty, file, wording=word)).code == "STORE_NEWER"
 
 
-def test_failed_load_leaves_no_record(
-    file: Path, ledger: Ledger, empty: Ledger
-) -> None:
+def test_failed_load_leaves_no_record(file: Path, ledger: Ledger, empty: Ledger) -> None:
     fill(ledger)
     dump(ledger, file)
 

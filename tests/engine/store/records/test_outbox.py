@@ -90,7 +90,9 @@ def take(store: Store, *records: VersionedRecord, erased: tuple[str, ...] = (), 
 
 
 def waits(store: Store, number: str) -> bool:
-    return any(one.id == number for entry in store.outbox.waiting() for one in entry.changes)
+    return any(
+        changed.id == number for entry in store.outbox.waiting() for changed in entry.changes
+    )
 
 
 def told(number: str, body: Body, change: int, version: int = 1) -> VersionedRecord:
@@ -120,9 +122,7 @@ def home(open_store: Callable[..., Store]) -> Store:
 # --------------------------------------------------------------------------------------------------------
 
 
-def test_outbox_entry_has_the_records_before_and_after_the_step(
-    home: Store,
-) -> None:
+def test_outbox_entry_has_the_records_before_and_after_the_step(home: Store) -> None:
     known = make(home, Task("known", tags=("red",)))
     made = new_id(Thread)
 
@@ -136,9 +136,9 @@ def test_outbox_entry_has_the_records_before_and_after_the_step(
 
     do(home, work, key="key-1", action="both", actor=AGENT)
     first, entry = home.outbox.waiting()
-    assert [one.after for one in first.changes] == [Task("known", tags=("red",))] and first.changes[
-        0
-    ].before is None
+    assert [changed.after for changed in first.changes] == [
+        Task("known", tags=("red",))
+    ] and first.changes[0].before is None
     created = {number: record.created for number, record in home.records.get([made, known]).items()}
     assert entry == OutboxEntry(
         first.id + 1,
@@ -181,7 +181,7 @@ def test_replayed_or_empty_step_is_not_queued(home: Store) -> None:
     do(home, lambda step: step.make(new_id(Task), Task("two")), key="again")
     change(home, number, title="one")
     do(home, lambda step: step.get(number))
-    assert [one.changes[0].after.title for one in home.outbox.waiting()] == ["one", "two"]
+    assert [entry.changes[0].after.title for entry in home.outbox.waiting()] == ["one", "two"]
 
 
 def test_failed_step_leaves_no_outbox_entry(home: Store) -> None:
@@ -216,7 +216,7 @@ def test_record_made_by_a_quiet_step_is_never_sent(home: Store) -> None:
             step.put(replace(record, body=replace(record.body, **fields)))
 
     do(home, acknowledge)
-    assert [[one.id for one in entry.changes] for entry in home.outbox.waiting()] == [
+    assert [[changed.id for changed in entry.changes] for entry in home.outbox.waiting()] == [
         [shared],
         [shared],
     ]
@@ -227,16 +227,21 @@ def test_record_made_by_a_quiet_step_is_never_sent(home: Store) -> None:
 def upload(store: Store, mark: str, meta: Mapping[str, str] | None = None) -> int:
     """Queue all that the Core doesn't have."""
     return store.outbox.upload(
-        PERSON, mark, "epoch", meta or {}, lambda found: [one.record for one in found], changes=True
+        PERSON,
+        mark,
+        "epoch",
+        meta or {},
+        lambda found: [entry.record for entry in found],
+        changes=True,
     )
 
 
 def test_entries_are_tried_refused_retried_and_dropped(home: Store) -> None:
     for title in ("one", "two", "three"):
         make(home, Task(title))
-    first, second, third = (one.id for one in home.outbox.waiting())
-    assert [one.id for one in home.outbox.waiting(1)] == [first]
-    assert [one.id for one in home.outbox.waiting(after=first)] == [second, third]
+    first, second, third = (entry.id for entry in home.outbox.waiting())
+    assert [entry.id for entry in home.outbox.waiting(1)] == [first]
+    assert [entry.id for entry in home.outbox.waiting(after=first)] == [second, third]
     home.outbox.tried(first, "the network is away")
     take(home, settle=second, refuse=("RIGHTS_MISSING", "you may not"))
     (found,) = home.outbox.waiting(1)
@@ -246,9 +251,9 @@ def test_entries_are_tried_refused_retried_and_dropped(home: Store) -> None:
         1,
         "the network is away",
     )
-    assert [(one.id, one.code, one.reason, one.attempts) for one in home.outbox.refused()] == [
-        (second, "RIGHTS_MISSING", "you may not", 1)
-    ]
+    assert [
+        (entry.id, entry.code, entry.reason, entry.attempts) for entry in home.outbox.refused()
+    ] == [(second, "RIGHTS_MISSING", "you may not", 1)]
     assert home.outbox.count() == (2, 1) and not waits(home, home.outbox.refused()[0].changes[0].id)
     assert (
         home.outbox.retry([first]) == 0 and home.outbox.retry() == 1 and home.outbox.refused() == []
@@ -268,7 +273,7 @@ def test_dropped_record_is_sent_again_once_the_core_has_it(home: Store) -> None:
     assert home.outbox.waiting() == []
     take(home, told(thread, Thread("From a copy of this home"), 7))
     change(home, thread, title="Changed again")
-    assert [one.changes[0].after for one in home.outbox.waiting()] == [Thread("Changed again")]
+    assert [entry.changes[0].after for entry in home.outbox.waiting()] == [Thread("Changed again")]
 
 
 def test_dropping_a_record_keeps_the_others_of_its_entry(home: Store) -> None:
@@ -289,15 +294,17 @@ def test_dropping_a_record_keeps_the_others_of_its_entry(home: Store) -> None:
 
     do(home, both)
     assert home.outbox.drop(first.id) and not waits(home, thread) and waits(home, task)
-    assert [[one.id for one in entry.changes] for entry in home.outbox.waiting()] == [[task]]
+    assert [[changed.id for changed in entry.changes] for entry in home.outbox.waiting()] == [
+        [task]
+    ]
 
 
 def test_thousands_of_refused_entries_are_retried(home: Store) -> None:
     for title in ("First", "Second"):
         make(home, Thread(title))
     first, second = home.outbox.waiting()
-    for one in (first, second):
-        take(home, settle=one.id, refuse=("RIGHTS_MISSING", "no"))
+    for entry in (first, second):
+        take(home, settle=entry.id, refuse=("RIGHTS_MISSING", "no"))
     others = range(second.id + 1, second.id + 300_000)
     assert home.outbox.retry([first.id, *others, second.id]) == 2 and home.outbox.count() == (2, 0)
 
@@ -327,8 +334,8 @@ def test_earlier_records_are_queued_once_in_the_order_of_creation(
     take(store, told(new_id(Task), Task("the Core's"), 7))
     assert upload(store, "one", CORE) == 5 and store.content.get("core.url") == CORE["core.url"]
     entries = store.outbox.waiting()
-    assert [[one.id for one in entry.changes] for entry in entries] == [made[:3], made[3:]]
-    assert {(one.before, one.author) for entry in entries for one in entry.changes} == {
+    assert [[changed.id for changed in entry.changes] for entry in entries] == [made[:3], made[3:]]
+    assert {(changed.before, changed.author) for entry in entries for changed in entry.changes} == {
         (None, "person")
     }
     assert {(entry.action, entry.actor) for entry in entries} == {("upload", "person")} and entries[
@@ -355,9 +362,9 @@ def test_records_lost_by_a_core_are_queued_before_those_that_refer_to_them(home:
     make(home, Task("later"))
     assert home.outbox.queue([waiting, second, first], PERSON, "two") == 3
     again, *rest = home.outbox.waiting()
-    assert again.id >= FIRST and [(one.id, one.before, one.after) for one in again.changes] == [
-        (number, None, Task("old")) for number in (first, second, waiting)
-    ]
+    assert again.id >= FIRST and [
+        (changed.id, changed.before, changed.after) for changed in again.changes
+    ] == [(number, None, Task("old")) for number in (first, second, waiting)]
     assert [entry.changes[0].after.title for entry in rest] == ["new", "later"]
     assert home.outbox.known() == {}
 
@@ -405,7 +412,7 @@ def test_applying_core_records_twice_equals_once(home: Store) -> None:
     )
     for _ in range(2):
         assert take(home, task, thread, meta={"core.cursor": "one:14"}) == 2
-        assert [home.records.one(one.record.id) for one in (task, thread)] == [
+        assert [home.records.one(foreign.record.id) for foreign in (task, thread)] == [
             task.record,
             thread.record,
         ]
@@ -417,7 +424,7 @@ def test_applying_core_records_twice_equals_once(home: Store) -> None:
         assert docs(home) == {task.record.id: "task", thread.record.id: "thread"}
     assert home.outbox.known([task.record.id, "task_none"]) == {task.record.id: (4, 12)}
     assert home.outbox.count() == (0, 0) and home.records.deeds() == []
-    assert [one.id for one in home.records.select(RecordFilter(refs=(("tag", "red"),)))] == [
+    assert [record.id for record in home.records.select(RecordFilter(refs=(("tag", "red"),)))] == [
         task.record.id
     ]
     change(home, task.record.id, title="here")
@@ -460,7 +467,9 @@ def test_waiting_record_is_not_overwritten_until_it_was_sent(home: Store) -> Non
     )
     change(home, number, notes="later")
     assert take(home, page[0], settle=entry.id, skip_waiting=True) == 0  # another entry still waits
-    assert [one.changes[0].after for one in home.outbox.waiting()] == [Task("mine", notes="later")]
+    assert [entry.changes[0].after for entry in home.outbox.waiting()] == [
+        Task("mine", notes="later")
+    ]
     assert take(home, page[0], settle=home.outbox.waiting()[0].id, skip_waiting=True) == 1
     assert home.records.one(number) == page[0].record and home.outbox.count() == (0, 0)
 
@@ -536,8 +545,8 @@ def test_scopes_and_partitions_follow_records_applied_in_any_order(tmp_path: Pat
         told(topic, Subcortex("billing", "Billing"), 5),
     ]
     with closing(Store(tmp_path, shelved=True)) as store:
-        for one in page:
-            take(store, one)
+        for foreign in page:
+            take(store, foreign)
         assert set(ask(store, "SELECT id, scope FROM records")) == {
             (number, topic) for number in (topic, thread, seen, draft)
         }
@@ -578,7 +587,7 @@ def test_failed_page_of_core_records_is_rolled_back(home: Store) -> None:
             meta={"core.cursor": "one:5"},
             settle=entry.id,
         )
-    assert [one.id for one in home.records.select(RecordFilter())] == [
+    assert [record.id for record in home.records.select(RecordFilter())] == [
         mine
     ] and home.outbox.known() == {}
     assert home.content.get("core.cursor") == "" and home.outbox.waiting() == [entry]
@@ -606,7 +615,7 @@ def test_page_of_core_records_is_rolled_back_when_the_process_dies(
     make(home, Task("mine"))
     died = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)], timeout=60)
     assert died.returncode == 9
-    assert [one.body.title for one in home.records.select(RecordFilter())] == ["mine"]
+    assert [record.body.title for record in home.records.select(RecordFilter())] == ["mine"]
     assert home.content.get("core.cursor") == "" and home.outbox.count() == (1, 0)
 
 
@@ -620,10 +629,10 @@ def test_pages_in_any_order_and_number_leave_the_newest_of_each_record(
     with closing(Store(None)) as store:
         newest: dict[str, int] = {}
         for name, number, again in told_pages:
-            one = told(f"task_{name:0>26}", Task(f"{name}{number}"), number, number)
+            foreign = told(f"task_{name:0>26}", Task(f"{name}{number}"), number, number)
             for _ in range(1 + again):
-                take(store, one)
-            newest[one.record.id] = max(newest.get(one.record.id, 0), number)
+                take(store, foreign)
+            newest[foreign.record.id] = max(newest.get(foreign.record.id, 0), number)
         assert {number: mark[1] for number, mark in store.outbox.known().items()} == newest
         found = store.records.get(newest)
         assert {number: found[number].body.title for number in newest} == {

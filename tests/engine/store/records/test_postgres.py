@@ -73,9 +73,7 @@ def titles(ledger: Ledger) -> list[str]:
     return [change.record.body.title for change in ledger.records.changes(0, 100)]
 
 
-def test_idle_connections_that_were_cut_are_replaced_unnoticed(
-    ledger, database
-):
+def test_idle_connections_that_were_cut_are_replaced_unnoticed(ledger, database):
     def read_at_once(count: int) -> None:
         ready = threading.Barrier(count)
 
@@ -86,8 +84,8 @@ def test_idle_connections_that_were_cut_are_replaced_unnoticed(
         threads = [threading.Thread(target=read) for _ in range(count)]
         for thread in threads:
             thread.start()
-        for one in threads:
-            one.join()
+        for thread in threads:
+            thread.join()
 
     for number in range(3):
         read_at_once(6)
@@ -152,9 +150,7 @@ def test_step_with_an_unknown_outcome_is_looked_up_by_its_key(ledger, database, 
 
 
 @pytest.mark.parametrize("how", ["cut", "failed"])
-def test_write_batch_with_a_failed_commit_is_never_reported_as_written(
-    ledger, database, how
-):
+def test_write_batch_with_a_failed_commit_is_never_reported_as_written(ledger, database, how):
     done: list[TransactionResult] = []
     with pytest.raises(CortexError) as raised, ledger.together():
         done.append(write(ledger, "a"))
@@ -169,9 +165,7 @@ def test_write_batch_with_a_failed_commit_is_never_reported_as_written(
     assert not write(ledger, "a").replayed
 
 
-def test_writer_waits_for_another_writer_then_fails_as_locked(
-    ledger, database, monkeypatch
-):
+def test_writer_waits_for_another_writer_then_fails_as_locked(ledger, database, monkeypatch):
     monkeypatch.setattr("cortex.engine.store.records.postgres.LOCK_MS", 50)
     with open_ledger(database) as other, ledger.connections.write():
         with pytest.raises(StoreError) as raised:
@@ -192,7 +186,7 @@ def test_query_past_its_timeout_is_not_blamed_on_a_writer(database, monkeypatch)
 
 def letters(count: int) -> str:
     """What can't be packed."""
-    return "".join(Random(1).choices([chr(one) for one in range(0x4E00, 0x9FFF)], k=count))
+    return "".join(Random(1).choices([chr(code) for code in range(0x4E00, 0x9FFF)], k=count))
 
 
 def put(ledger: Ledger, body: Body) -> str:
@@ -214,10 +208,12 @@ def test_reference_longer_than_an_index_row_is_found(ledger):
         for end in "12"
     ]
     found = ledger.records.select(RecordFilter(refs=(("citation", far + "2"),)))
-    assert [one.id for one in found] == made[1:]
+    assert [record.id for record in found] == made[1:]
     assert len(ledger.records.select(RecordFilter(refs=(("citation", far),)))) == 2
     dated = put(ledger, Artifact("old", review_by="2026-01-01"))
-    assert [one.id for one in ledger.records.select(RecordFilter(due="2026-01-02"))] == [dated]
+    assert [record.id for record in ledger.records.select(RecordFilter(due="2026-01-02"))] == [
+        dated
+    ]
     assert ledger.records.select(RecordFilter(due="2026-01-01")) == []
 
 
@@ -231,8 +227,10 @@ def test_reference_queries_use_an_index(ledger):
     with ledger.connections.read() as connection:
         connection.execute("SET LOCAL enable_seqscan = off")
         connection.execute("SET LOCAL enable_bitmapscan = off")
-        for one in asked:
-            plan = connection.execute(f"EXPLAIN {one}", ["x"] * one.count("?")).fetchall()
+        for statement in asked:
+            plan = connection.execute(
+                f"EXPLAIN {statement}", ["x"] * statement.count("?")
+            ).fetchall()
             text = "\n".join(row[0] for row in plan)
             conditions = [row[0] for row in plan if "Index Cond" in row[0]]
             assert "using refs_" in text and any(
@@ -259,13 +257,11 @@ def test_record_postgresql_cannot_hold_is_an_input_error(ledger):
     assert put(ledger, Thread("b")) and titles(ledger) == ["b"]
 
 
-def test_silent_network_is_noticed_in_seconds_unless_the_url_says_otherwise(
-    ledger, database
-):
+def test_silent_network_is_noticed_in_seconds_unless_the_url_says_otherwise(ledger, database):
     import psycopg
 
-    def known(one: Ledger) -> dict[str, str]:
-        with one.connections.read() as connection:
+    def known(opened: Ledger) -> dict[str, str]:
+        with opened.connections.read() as connection:
             assert isinstance(connection.connection, psycopg.Connection)
             return connection.connection.info.get_parameters()
 
@@ -279,9 +275,7 @@ def test_silent_network_is_noticed_in_seconds_unless_the_url_says_otherwise(
         assert known(other)["tcp_user_timeout"] == "60000" and known(other)["keepalives"] == "1"
 
 
-def test_writer_cut_off_in_a_transaction_blocks_others_briefly(
-    ledger, database, monkeypatch
-):
+def test_writer_cut_off_in_a_transaction_blocks_others_briefly(ledger, database, monkeypatch):
     monkeypatch.setattr("cortex.engine.store.records.postgres.IDLE_MS", 50)
     with (
         open_ledger(database) as other,
@@ -294,9 +288,7 @@ def test_writer_cut_off_in_a_transaction_blocks_others_briefly(
 
 
 @pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])
-def test_database_of_a_narrow_encoding_is_refused_before_tables_are_made(
-    make_database, encoding
-):
+def test_database_of_a_narrow_encoding_is_refused_before_tables_are_made(make_database, encoding):
     import psycopg
 
     url = make_database(f"ENCODING '{encoding}' LOCALE 'C' TEMPLATE template0")
@@ -338,9 +330,7 @@ def test_postgresql_database_of_a_newer_cortex_is_refused(ledger, database):
     assert raised.value.code == "STORE_NEWER"
 
 
-def test_failed_postgresql_migration_is_rolled_back(
-    ledger, database, monkeypatch
-):
+def test_failed_postgresql_migration_is_rolled_back(ledger, database, monkeypatch):
     write(ledger, "a")
     strange = "ALTER TABLE records DROP COLUMN body; SELECT 1 / 0"
     monkeypatch.setattr(
@@ -464,6 +454,6 @@ def test_all_principals_are_read_with_few_statements(ledger, asked):
     asked.clear()
     found = ledger.principals.all()
     assert 0 < len(asked) < 6
-    assert {one.id: one.grants for one in found} == {
+    assert {principal.id: principal.grants for principal in found} == {
         f"principal_{number}": {"*": True, f"scope_{number}": False} for number in range(20)
     }

@@ -42,7 +42,7 @@ def test_principal_is_found_by_name_with_its_permissions(known: Principals) -> N
 def test_principal_name_is_unique(known: Principals) -> None:
     error = refused(lambda: known.add("principal_2", "ada", 1, False, {}))
     assert error.code == "RECORD_INVALID" and error.context == {"field": "name"}
-    assert [one.id for one in known.all()] == [ADA]
+    assert [principal.id for principal in known.all()] == [ADA]
 
 
 def test_permissions_of_a_principal_change_one_by_one(known: Principals) -> None:
@@ -78,8 +78,8 @@ def test_token_identifies_its_principal_and_is_stored_nowhere(
         for table in ("tokens", "principals", "grants", "facts"):
             for row in connection.execute(f"SELECT * FROM {table}"):
                 assert hidden.encode() not in b" ".join(
-                    bytes(one) if isinstance(one, bytes | memoryview) else str(one).encode()
-                    for one in row
+                    bytes(value) if isinstance(value, bytes | memoryview) else str(value).encode()
+                    for value in row
                 )
         (kept,) = connection.execute("SELECT hash FROM tokens").fetchone()
     assert len(bytes(kept)) == 32 and token.id in secret and known.make_token(ADA)[1] != secret
@@ -102,9 +102,7 @@ def test_malformed_token_identifies_no_principal(known: Principals) -> None:
         assert known.by_token(told) is None
 
 
-def test_token_with_a_wrong_or_partial_secret_is_rejected(
-    known: Principals,
-) -> None:
+def test_token_with_a_wrong_or_partial_secret_is_rejected(known: Principals) -> None:
     (first, told), (_, other) = known.make_token(ADA), known.make_token(ADA)
     swapped = f"ctx_{first.id}_{other.removeprefix('ctx_').partition('_')[2]}"
     for wrong in (swapped, told[:-1], told + "x", told.upper(), told.removeprefix("ctx_")):
@@ -115,7 +113,7 @@ def test_revoked_token_is_rejected(known: Principals) -> None:
     (token, told), (_, other) = known.make_token(ADA), known.make_token(ADA)
     assert known.revoke(token.id) and not known.revoke(token.id) and not known.revoke("nothing")
     assert known.by_token(told) is None and known.by_token(other) is not None
-    assert {one.id: one.revoked > 0 for one in known.tokens()}[token.id]
+    assert {token.id: token.revoked > 0 for token in known.tokens()}[token.id]
 
 
 def test_expired_token_is_rejected(known: Principals) -> None:
@@ -143,13 +141,11 @@ def test_hashes_of_valid_tokens_are_listed_together(known: Principals) -> None:
     assert known.good() == frozenset()
 
 
-def test_last_use_of_a_token_is_recorded_now_and_then(
-    ledger: Ledger, known: Principals
-) -> None:
+def test_last_use_of_a_token_is_recorded_now_and_then(ledger: Ledger, known: Principals) -> None:
     token, told = known.make_token(ADA)
     assert known.tokens()[0].used == 0
     known.by_token(told)
-    (used,) = (one.used for one in known.tokens())
+    (used,) = (token.used for token in known.tokens())
     assert used >= token.created
     with ledger.connections.write() as connection:
         connection.execute("UPDATE tokens SET used = ?", (used - USED_MS // 2,))
@@ -195,9 +191,7 @@ def test_token_is_accepted_on_a_full_disk(ledger: Ledger, known: Principals) -> 
     assert found is not None and found.name == "ada" and known.tokens()[0].used == 0
 
 
-def test_every_change_of_a_principal_is_in_the_audit_log(
-    ledger: Ledger, known: Principals
-) -> None:
+def test_every_change_of_a_principal_is_in_the_audit_log(ledger: Ledger, known: Principals) -> None:
     eve = Actor("eve", 4)
     known.change(ADA, tier=1, by=eve)
     known.grant(ADA, "subcortex_1", None, by=eve)

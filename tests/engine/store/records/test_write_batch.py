@@ -68,7 +68,7 @@ class Played:
             (change.record.id, change.record.body, change.record.version)
             for change in lookup.changes(self._since, 100)
         ]
-        changes = [one.change - self._since for one in lookup.changes(self._since, 100)]
+        changes = [change.change - self._since for change in lookup.changes(self._since, 100)]
         deeds = [
             [(deed.version, deed.key) for deed in lookup.deeds(number)] for number in self._names
         ]
@@ -102,9 +102,11 @@ class Played:
                 self.told.append(None if found is None else (found.body.title, found.version))
             case "select":
                 several = step.select(RecordFilter(kinds=("thread",)))
-                self.told.append(sorted(one.body.title for one in several if one.id in self._names))
+                self.told.append(
+                    sorted(record.body.title for record in several if record.id in self._names)
+                )
             case "newest":
-                ends = {one[-26:]: name for one, name in self._names.items()}
+                ends = {number[-26:]: name for number, name in self._names.items()}
                 self.told.append(ends.get(step.newest()))
 
 
@@ -123,7 +125,9 @@ def perform(
     max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(steps=STEPS, ahead=st.booleans())
-def test_write_batch_equals_the_same_writes_one_by_one(alone_ledger: Ledger, kept: Ledger, steps: Any, ahead: bool):
+def test_write_batch_equals_the_same_writes_one_by_one(
+    alone_ledger: Ledger, kept: Ledger, steps: Any, ahead: bool
+):
     ids, mark = {name: new_id(Thread) for name in NAMES}, fresh_key()
     alone, together = Played(alone_ledger, ids, mark), Played(kept, ids, mark)
     alone.play(steps)

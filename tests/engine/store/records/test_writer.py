@@ -155,7 +155,7 @@ class Kept:
         return found
 
     def titles(self, **wanted: Any) -> list[str]:
-        return [one.body.title for one in self.records.select(RecordFilter(**wanted))]
+        return [record.body.title for record in self.records.select(RecordFilter(**wanted))]
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -203,7 +203,7 @@ def test_same_key_of_another_actor_is_another_key(kept: Kept) -> None:
         assert not kept.do(
             lambda step: step.make(new_id(Thread), BODIES[1]), "key-1", actor=actor
         ).replayed
-    assert {one.author for one in kept.records.select(RecordFilter())} == {"person", "agent"}
+    assert {record.author for record in kept.records.select(RecordFilter())} == {"person", "agent"}
 
 
 def test_result_of_a_key_can_be_looked_up(kept: Kept) -> None:
@@ -228,7 +228,10 @@ def test_32_concurrent_retries_of_a_key_give_one_record(kept: Kept) -> None:
 
     with ThreadPoolExecutor(RETRIES) as threads:
         done = list(threads.map(retry, range(RETRIES)))
-    assert len({one.result for one in done}) == 1 and sum(not one.replayed for one in done) == 1
+    assert (
+        len({result.result for result in done}) == 1
+        and sum(not result.replayed for result in done) == 1
+    )
     assert kept.titles() == ["Once"] and len(kept.records.deeds()) == 1
 
 
@@ -269,7 +272,7 @@ def test_retries_of_a_key_from_several_processes_give_one_record(kept: Kept) -> 
     told = [
         process.communicate("go\n", timeout=DEADLINE)[0].split("\n")[:-1] for process in started
     ]
-    lines = [line.split() for one in told for line in one]
+    lines = [line.split() for output in told for line in output]
     assert len(lines) == RETRIES and all(process.returncode == 0 for process in started)
     assert len({line[0] for line in lines}) == 1 and sum(line[1] == "False" for line in lines) == 1
     assert kept.titles() == ["Once"]
@@ -367,11 +370,9 @@ def test_every_earlier_version_is_kept(kept: Kept) -> None:
     kept.change(number, title="Two")
     kept.change(number, state="proposed")
     versions = kept.records.versions(number)
-    assert [(version, one.body.title, one.body.state) for version, one in versions.items()] == [
-        (1, "One", "draft"),
-        (2, "Two", "draft"),
-        (3, "Two", "proposed"),
-    ]
+    assert [
+        (version, record.body.title, record.body.state) for version, record in versions.items()
+    ] == [(1, "One", "draft"), (2, "Two", "draft"), (3, "Two", "proposed")]
     assert versions[3] == kept.one(number) and kept.records.versions("artifact_none") == {}
 
 
@@ -408,7 +409,7 @@ def test_references_follow_the_last_version_of_a_record(kept: Kept) -> None:
         == kept.titles(refs=(("assignee", "lena"),))
     )
     assert kept.titles(refs=(("thread", "thread_2"),)) == ["One"]
-    assert [one.id for one in kept.records.pointing(["thread_1", "thread_2"])] == [number]
+    assert [record.id for record in kept.records.pointing(["thread_1", "thread_2"])] == [number]
     assert kept.records.pointing(["thread_2"], ["about"]) == [] == kept.records.pointing([])
 
 
@@ -432,9 +433,9 @@ def test_pages_follow_one_another_without_gap_or_repetition(kept: Kept) -> None:
     while page := kept.records.select(
         RecordFilter(kinds=("task",), before=seen[-1] if seen else ""), 3
     ):
-        seen += [one.id for one in page]
+        seen += [record.id for record in page]
     assert seen == made[::-1]
-    assert [one.id for one in kept.records.select(RecordFilter(), 2, 2)] == made[4:2:-1]
+    assert [record.id for record in kept.records.select(RecordFilter(), 2, 2)] == made[4:2:-1]
 
 
 def test_filter_by_update_orders_last_changed_first(kept: Kept) -> None:
@@ -463,7 +464,7 @@ def test_code_is_found_by_its_file_and_by_the_folder_above(kept: Kept) -> None:
         ("src", ["beside", "deep"]),
         ("sr", []),
     ):
-        assert [one.body.title for one in kept.records.by_path(path)] == titles
+        assert [record.body.title for record in kept.records.by_path(path)] == titles
 
 
 @pytest.mark.parametrize(
@@ -492,9 +493,9 @@ def test_newest_referring_records_are_the_same_for_few_and_many(
     for limit in (1, 5, 200):
         for path in ("src/a.py", "src", "src/b", "nowhere"):
             below = [
-                one
-                for one in every
-                if any(f"{link.path}/".startswith(f"{path}/") for link in one.body.code_links)
+                record
+                for record in every
+                if any(f"{link.path}/".startswith(f"{path}/") for link in record.body.code_links)
             ]
             assert kept.records.by_path(path, limit) == below[:limit]
         for roles in ((), ("tag",), ("symbol", "path"), ("about",)):
@@ -504,7 +505,7 @@ def test_newest_referring_records_are_the_same_for_few_and_many(
                     for role in roles or ("tag", "symbol", "path")
                     for target in targets
                 }
-                pointing = [one for one in every if asked & set(refs_of(one.body))]
+                pointing = [record for record in every if asked & set(refs_of(record.body))]
                 assert kept.records.pointing(targets, roles, limit) == pointing[:limit]
 
 
@@ -561,9 +562,7 @@ def test_key_writes_once_under_any_sequence_of_requests(asked: list[tuple[str, s
 
 @given(st.lists(st.tuples(st.sampled_from([0, 1, 2]), st.booleans()), max_size=20))
 @settings(max_examples=25)
-def test_no_update_is_lost_in_any_order_of_writers(
-    turns: list[tuple[int, bool]],
-) -> None:
+def test_no_update_is_lost_in_any_order_of_writers(turns: list[tuple[int, bool]]) -> None:
     """Each of three reads now or writes what it read with its mark added; all marks of writes that
     went well are there.
     """
@@ -651,17 +650,15 @@ def docs(store: Store) -> set[tuple[str, str]]:
     )
 
 
-def test_record_is_found_only_in_the_source_of_its_kind(
-    desk: tuple[Store, Kept],
-) -> None:
+def test_record_is_found_only_in_the_source_of_its_kind(desk: tuple[Store, Kept]) -> None:
     store, kept = desk
     thread, task = kept.make(Thread("Lamps")), kept.make(Task("Doors"))
     for body in BODIES[-3:]:
         kept.make(body)
     assert docs(store) == {("thread", thread.id), ("task", task.id)}
     sources = store.records.sources(["thread", "task", "draft"])
-    assert [one.name for one in sources] == ["thread", "task"] and {
-        one.kind for one in sources
+    assert [source.name for source in sources] == ["thread", "task"] and {
+        source.kind for source in sources
     } == {"records"}
     found = store.records.docs(RecordFilter(kinds=("thread",)), [source.id for source in sources])
     assert found is not None
@@ -707,7 +704,7 @@ def test_vectors_are_made_for_every_record_but_private_ones(desk: tuple[Store, K
     )
     assert (
         len(embedded) == 1
-        and [(one,) for one in store.indexes.vectors(embedder.stamp).ids().tolist()] == public
+        and [(number,) for number in store.indexes.vectors(embedder.stamp).ids().tolist()] == public
     )
     kept.change(number, sensitivity=SENSITIVE)
     store.indexes.catch_up([EmbeddingJob(embedder.stamp, embed)])
@@ -731,7 +728,9 @@ def test_record_with_a_changed_context_is_reworded_without_a_new_version(
 
 
 @pytest.mark.parametrize("sql", ["DELETE FROM audit", "UPDATE audit SET actor = 'nobody'"])
-def test_sqlite_audit_log_cannot_be_changed(desk: tuple[Store, Kept], tmp_path: Path, sql: str) -> None:
+def test_sqlite_audit_log_cannot_be_changed(
+    desk: tuple[Store, Kept], tmp_path: Path, sql: str
+) -> None:
     _, kept = desk
     kept.make(Task("One"))
     with (
