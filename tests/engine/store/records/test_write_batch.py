@@ -1,5 +1,5 @@
-"""Steps that are written together leave what they would have left one by one, whatever they read,
-change, or fail at in between.
+"""Writes in one transaction: they leave the same as one by one, whatever they read, change or fail
+at in between, and others see all of them at the end.
 """
 
 from __future__ import annotations
@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from cortex.engine.store.records.write_batch import WriteBatch
 from cortex.families.team.ids import fresh_key, new_id
 
 ADA = Actor("ada", 4)
+KEYS = count()
 NAMES = ("a", "b", "c")  # what a deed is about
 DEEDS = ("make", "change", "get", "select", "newest")
 STEPS = st.lists(
@@ -186,3 +188,48 @@ def test_record_the_database_cannot_hold_rolls_back_the_batch(ledger: Ledger):
             )
         raise CortexError("INTERNAL_ERROR", "SQLite takes it")
     assert ledger.records.last_change() == 0
+
+
+def write(ledger: Ledger, title: str, *, fail: bool = False) -> str:
+    def work(step: RecordTransaction) -> str:
+        made = step.make(new_id(Observation), Observation(title))
+        if fail:
+            raise InputError("RECORD_INVALID", "it isn't taken")
+        return made.id
+
+    key = f"k{next(KEYS)}"
+    return perform(ledger, work, key, key).result
+
+
+def titles(ledger: Ledger) -> list[str]:
+    return sorted(
+        record.body.title for record in ledger.records.select(RecordFilter(kinds=("observation",)))
+    )
+
+
+def test_write_batch_is_visible_to_others_only_when_complete(
+    ledger_url: str, open_one: Callable[[str], Ledger]
+):
+    ledger, other = open_one(ledger_url), open_one(ledger_url)
+    with ledger.together():
+        write(ledger, "first")
+        assert (titles(ledger), titles(other)) == (["first"], [])
+        write(ledger, "second")
+        assert (ledger.mark()[1], other.mark()[1]) == (2, 0)
+    assert titles(other) == ["first", "second"] and other.mark() == ledger.mark()
+
+
+def test_failed_write_of_a_batch_is_rolled_back_alone(ledger: Ledger):
+    with ledger.together():
+        write(ledger, "first")
+        with pytest.raises(InputError):
+            write(ledger, "refused", fail=True)
+        write(ledger, "second")
+    assert titles(ledger) == ["first", "second"] and ledger.mark()[1] == 2
+
+
+def test_failed_write_batch_is_rolled_back(ledger: Ledger):
+    with pytest.raises(InputError), ledger.together():
+        write(ledger, "first")
+        raise InputError("RECORD_INVALID", "it isn't taken")
+    assert titles(ledger) == [] and write(ledger, "later") and titles(ledger) == ["later"]
