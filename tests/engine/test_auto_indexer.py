@@ -1,4 +1,4 @@
-"""Keeping a folder fresh: with and without watching, through failures, and until it is closed."""
+"""Automatic indexing: with and without watching, through failures, and until closed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def keep(root: Path, tmp_path: Path) -> Iterator[Keep]:
-    """Opens an engine on the test's folder and keeps it fresh until the test ends."""
+    """Open an engine on the test's folder and keep it fresh until the test ends."""
     with ExitStack() as opened:
 
         def keep_one(

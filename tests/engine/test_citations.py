@@ -1,4 +1,4 @@
-"""A citation notices what happened to the code it speaks of, and nothing else."""
+"""Citations: reports of changes to the cited code, and of nothing else."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def git(root: Path) -> Git:
 
 
 def commit(git: Git) -> str:
-    """Commit all that there is; gives how answers name it."""
+    """Commit everything; gives the commit as answers name it."""
     git("add", "-A")
     git("commit", "-q", "-m", "change")
     return f"(commit {git('rev-parse', 'HEAD')[:7]}, 2026-11-02)"

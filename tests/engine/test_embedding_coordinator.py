@@ -1,6 +1,4 @@
-"""Costly embedders: made in the background, paid for once, and searched once everything is
-embedded.
-"""
+"""Costly embedders: run in the background, paid for once, searched when complete."""
 
 from __future__ import annotations
 
@@ -30,7 +28,7 @@ Open = Callable[..., Engine]
 
 
 class Costly(HashingEmbedder):
-    """Counts what it is asked for, and fails or waits when it is told to."""
+    """An embedder that counts its texts, and fails or waits on request."""
 
     def __init__(self, model: str = "costly", dimensions: int = 32) -> None:
         super().__init__(dimensions)

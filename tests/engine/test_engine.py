@@ -1,4 +1,4 @@
-"""The verbs, end to end: index, put, forget, search; what a change, a limit or a loss does to them."""
+"""The engine end to end: index, put, forget, search, under changes, limits and losses."""
 
 from __future__ import annotations
 
@@ -45,9 +45,7 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def open_engine(root: Path, tmp_path: Path) -> Iterator[Open]:
-    """Opens engines on the test's folder, with settings given as keyword `flags`, and closes them
-    when the test ends.
-    """
+    """Open engines on the test's folder, with settings as keyword `flags`, and close them."""
     with ExitStack() as opened:
 
         def open_one(embedder=None, **flags: object) -> Engine:
@@ -180,7 +178,7 @@ def test_search_without_an_index_says_so(open_engine):
 
 @contextmanager
 def paused_run(engine, is_reached):
-    """An index run that stands still at a step of its progress while the block lasts."""
+    """An index run paused at a step of its progress while the block lasts."""
     reached, go_on = threading.Event(), threading.Event()
 
     def pause(step) -> None:
@@ -200,7 +198,7 @@ def paused_run(engine, is_reached):
 
 @pytest.fixture
 def half_read(open_engine, root, monkeypatch):
-    """An engine whose first run stands still after half of the files, and what lets it go on."""
+    """An engine with a first run paused after half of the files, and the event to go on."""
     monkeypatch.setattr("cortex.engine.indexer.FIRST_CATCH_UP_SECONDS", 0.0)
     write(root, {f"many/f{number}.py": f"value_{number} = 'crumb'\n" for number in range(200)})
     engine = open_engine(indexing__batch_size=20)
@@ -631,7 +629,7 @@ def test_secrets_are_not_in_the_store(open_engine, root):
 
 
 def ids(engine: Engine) -> tuple[set, set, set]:
-    """The chunks in use as SQLite, the words and the vectors know them."""
+    """The chunks in use by SQLite, the lexical index and the vectors."""
     truth = {
         (doc.id, chunk)
         for doc in engine.store.content.docs(engine.source.id)

@@ -1,6 +1,4 @@
-"""How one run goes: limits that keep what is there, what is cut again and what isn't, files that
-move under it.
-"""
+"""Index runs: limits that keep the index, reused chunks, and files that change during a run."""
 
 from __future__ import annotations
 
@@ -29,7 +27,7 @@ Run = Callable[..., IndexReport]
 
 
 class Counting:
-    """A pool that counts the files that it is asked to cut."""
+    """A pool that counts the files to cut."""
 
     def __init__(self) -> None:
         self._pool = Pool(1)
@@ -55,7 +53,7 @@ def shared_pool() -> Iterator[Counting]:
 
 
 class Clock:
-    """A second passes with every file."""
+    """A clock on which a second passes with every file."""
 
     time, time_ns = staticmethod(time.time), staticmethod(time.time_ns)
 
@@ -70,7 +68,7 @@ class Clock:
 
 
 class Workspace:
-    """A folder with its store, to run over again and again."""
+    """A folder with its store, for many runs."""
 
     def __init__(self, root: Path, store: Store, pool: Counting) -> None:
         self.root, self.store, self.pool = root, store, pool
@@ -352,9 +350,7 @@ def test_gitignore_edit_removes_and_restores_files(work):
 
 
 def test_change_of_same_size_within_a_clock_tick_is_seen(work):
-    """Same size, same time, other text: only reading tells, so a file that was written just now is
-    read again.
-    """
+    """Only reading can tell, so a file written just now is read again."""
     work.write(a_py="lamp = 1\n")
     seen = (work.root / "a.py").stat()
     work.run()
@@ -509,7 +505,7 @@ def test_file_refused_for_a_missing_extra_is_read_once_it_is_installed():
 
 
 class Failing(Counting):
-    """A pool whose processes end as soon as they start, or at the first file."""
+    """A pool with processes that end at their start, or at the first file."""
 
     def __init__(self, code: str) -> None:
         self._pool = Pool(1, command=[sys.executable, "-c", code])

@@ -1,6 +1,4 @@
-"""The person's library: folders of documents, what may be one, what is found in them, and that what
-is removed is gone.
-"""
+"""The library of a home: allowed folders, their search, and complete removal."""
 
 from __future__ import annotations
 
@@ -390,7 +388,7 @@ def test_engine_of_the_home_is_a_library(settings, notes):
 
 
 def kept(library: Library, folder, code: str) -> None:
-    """A sync that must fail, and forget nothing."""
+    """Check that a sync fails and forgets nothing."""
     with pytest.raises(FileError) as caught:
         library.index(source=folder.source)
     assert caught.value.code == code

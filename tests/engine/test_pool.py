@@ -1,6 +1,4 @@
-"""The engines of a process: shared by windows, held by calls, closed when nobody needs them, and
-opened again.
-"""
+"""The engines of a process: shared, kept while in use, closed when idle, opened again."""
 
 from __future__ import annotations
 
@@ -46,7 +44,7 @@ def project(tmp_path: Path) -> Callable[..., tuple[Path, Settings]]:
 
 @pytest.fixture
 def make() -> Iterator[Callable[..., EnginePool]]:
-    """`make(keep=...)`: engines that are closed after the test, however it ends."""
+    """Make pools, `make(keep=...)`, that are closed after the test."""
     with ExitStack() as made:
 
         def make_one(**options) -> EnginePool:
@@ -218,7 +216,7 @@ def test_setting_changed_at_run_time_is_stored_and_outlives_the_engine(make, pro
 
 
 def write_settings(root: Path, **settings: object) -> None:
-    """Write a project's file as an editor that was done a moment ago."""
+    """Write a project's settings file as of a moment ago."""
     file = root / "codeindex.config.json"
     file.write_text(
         json.dumps({name.replace("__", "."): value for name, value in settings.items()}),

@@ -1,5 +1,4 @@
-"""Documents whose vectors a Qdrant server keeps: the same answers as with files, words while it is
-away, and nothing that can be lost.
+"""Documents with vectors in Qdrant: the same answers as with files, words while down.
 
 The server is the official client's local mode (`local_qdrant`), or a plain HTTP server that behaves
 badly.
@@ -44,7 +43,7 @@ Open = Callable[..., Library]
 
 
 class Costly(HashingEmbedder):
-    """Remembers what it was paid for."""
+    """An embedder that keeps the texts that it was paid for."""
 
     def __init__(self) -> None:
         super().__init__(32)
@@ -107,13 +106,13 @@ def told(found: DocumentResults) -> list[tuple[str, int, float]]:
 
 
 def end_rest(library: Library) -> None:
-    """As if the time that it is left alone were over."""
+    """End the rest after a failure at once."""
     assert library._vector_server is not None
     library._vector_server._rests_until = 0.0
 
 
 def points(server) -> int:
-    """The points of all collections, marks left out."""
+    """The points of all collections, without marks."""
     return sum(server.client.count(name, exact=True).count - 1 for name in server.names())
 
 
@@ -122,7 +121,7 @@ def chunks(library: Library) -> int:
 
 
 def assert_follows(library: Library, server) -> None:
-    """There is one collection, it has every chunk and nothing else, and says so."""
+    """Check for one collection with exactly the chunks of the store, marked as complete."""
     (name,) = server.names()
     stamp = library.embedding.wanted.stamp
     sets = library.store.indexes.sets
@@ -429,7 +428,7 @@ def test_vectors_move_between_files_and_qdrant(open_library, notes, tmp_path, se
 
 @pytest.fixture
 def answers_with() -> Iterator[Callable[[int], str]]:
-    """`answers_with(status)`: the address of a server that answers everything so."""
+    """Servers with one answer: `answers_with(status)` gives an address."""
     with ExitStack() as running:
 
         def start(status: int) -> str:

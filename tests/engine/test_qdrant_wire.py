@@ -1,6 +1,4 @@
-"""The same over HTTP: what is really sent to a Qdrant, and what is made of its statuses; a stand-in
-passes it on to the client's local mode.
-"""
+"""Qdrant over HTTP: real requests and statuses, passed on to the client's local mode."""
 
 from __future__ import annotations
 

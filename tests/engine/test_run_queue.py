@@ -1,4 +1,4 @@
-"""Index runs: what a failure leaves behind, and what processes that share a store tell one another."""
+"""Index runs between processes: queueing, progress and failures in a shared store."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Open = Callable[[], Engine]
 
 @pytest.fixture
 def open_engine(tmp_path: Path) -> Iterator[Open]:
-    """Opens engines on one folder; the first that indexes holds the lease, the others ask it."""
+    """Open engines on one folder; the first to index holds the lease, the others ask it."""
     root = tmp_path / "work"
     root.mkdir()
     (root / "pyproject.toml").write_text("[project]\n", encoding="utf-8")
@@ -41,7 +41,7 @@ def open_engine(tmp_path: Path) -> Iterator[Open]:
 
 @contextmanager
 def serving(engine: Engine) -> Iterator[None]:
-    """Serves what others ask of this engine, as a keeper does."""
+    """Serve requests to this engine, as an auto indexer does."""
     done = threading.Event()
 
     def serve() -> None:

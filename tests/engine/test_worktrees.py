@@ -1,6 +1,4 @@
-"""A linked worktree is another source in its main worktree's store: content is parsed once, each
-keeps its own files.
-"""
+"""Linked worktrees: sources of one store, with shared content and their own files."""
 
 import subprocess
 from collections.abc import Callable, Iterator

@@ -1,6 +1,4 @@
-"""How code becomes chunks: what stays whole, what is split, what is put together, and what is said
-about each.
-"""
+"""Code chunks: functions kept whole, split or joined, with their names and signatures."""
 
 from cortex.base.types import Chunk
 from cortex.engine.chunkers import cut

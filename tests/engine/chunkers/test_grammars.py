@@ -1,6 +1,4 @@
-"""What counts as a definition, language by language: kind and qualified name of every symbol of a
-small source.
-"""
+"""Definitions by language: kind and qualified name of every symbol of a small source."""
 
 import pytest
 

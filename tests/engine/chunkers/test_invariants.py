@@ -1,4 +1,4 @@
-"""What holds for every text in every language at every size."""
+"""Invariants of chunks for every text, language and size."""
 
 import random
 

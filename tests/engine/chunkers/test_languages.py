@@ -1,4 +1,4 @@
-"""Which language a file is in."""
+"""The language of a file."""
 
 import pytest
 

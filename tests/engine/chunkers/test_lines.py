@@ -1,4 +1,4 @@
-"""Cutting by lines."""
+"""Chunks of plain lines."""
 
 from itertools import pairwise
 

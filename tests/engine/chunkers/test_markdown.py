@@ -1,4 +1,4 @@
-"""Markdown is cut by its headings."""
+"""Chunks of Markdown, by its headings."""
 
 import pytest
 

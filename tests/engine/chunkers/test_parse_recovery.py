@@ -1,4 +1,4 @@
-"""What is left of a source that its grammar doesn't understand: symbols, names and chunks."""
+"""Symbols, names and chunks of a source that its grammar doesn't understand."""
 
 import pytest
 

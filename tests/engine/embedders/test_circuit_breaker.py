@@ -1,6 +1,4 @@
-"""A server that had embedded everything and is down: words answer and say why, and nobody waits for
-it twice.
-"""
+"""A dead server that had embedded everything: answers by words, and one wait only."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Against a real OpenAI-compatible server with a real model, where it is installed: llama.cpp with
-all-MiniLM-L6-v2.
-"""
+"""A real OpenAI-compatible server with a real model: llama.cpp with all-MiniLM-L6-v2."""
 
 from __future__ import annotations
 
@@ -53,7 +51,7 @@ def port(tmp_path_factory) -> Iterator[str]:
 
 @pytest.fixture
 def opens(port, tmp_path):
-    """An embedder that asks the server, closed in the end."""
+    """Open embedders of the server, and close them in the end."""
     opened = []
 
     def open_one(key: str = KEY):

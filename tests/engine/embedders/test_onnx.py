@@ -1,6 +1,4 @@
-"""The transformer: the graph against plain arithmetic on weights made here, and, where they are
-installed, the published weights.
-"""
+"""The transformer: its graph against plain arithmetic and its published weights."""
 
 from __future__ import annotations
 
@@ -160,7 +158,7 @@ def test_missing_extra_names_the_command_that_installs_it(monkeypatch, package):
 
 @pytest.fixture
 def extra(monkeypatch):
-    """As if the extra were installed: nothing of it is used before the weights are checked."""
+    """Pretend that the extra is installed: weights are checked before any use of it."""
     for name in ("onnxruntime", "tokenizers"):
         monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
     sys.modules["tokenizers"].Tokenizer = object  # type: ignore[attr-defined]
@@ -241,7 +239,7 @@ def test_any_text_gets_a_vector(embedder):
 
 
 class Many(list[str]):
-    """Texts that take a minute, and tell when all of them are waiting."""
+    """Texts that take a minute, with an event set once all of them wait."""
 
     def __init__(self) -> None:
         super().__init__(["word " * 300] * 2_000)
@@ -253,7 +251,7 @@ class Many(list[str]):
 
 
 class Working:
-    """An embedder with a minute of passages under way, and what its caller is told."""
+    """An embedder with a minute of passages under way, and the errors of its caller."""
 
     def __init__(self) -> None:
         self.embedder, self.told, texts = OnnxEmbedder(), [], Many()

@@ -1,6 +1,4 @@
-"""Servers that embed, spoken to over real HTTP: stand-ins for OpenAI-compatible ones, Ollama and
-cortex-embed.
-"""
+"""Embedding servers over real HTTP: OpenAI-compatible ones, Ollama and cortex-embed."""
 
 from __future__ import annotations
 
@@ -29,7 +27,7 @@ Opens = Callable[..., RemoteEmbedder]
 
 @pytest.fixture
 def opens(stub: Stub) -> Iterator[Opens]:
-    """An embedder that asks the stub, closed in the end."""
+    """Open embedders of the stub, and close them in the end."""
     opened: list[RemoteEmbedder] = []
 
     def open_one(
@@ -51,7 +49,7 @@ def opens(stub: Stub) -> Iterator[Opens]:
 
 @pytest.fixture(autouse=True)
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tries that follow one another at once."""
+    """Retries without a wait between them."""
     monkeypatch.setattr(server_client, "FIRST_WAIT_SECONDS", 0.0)
 
 
@@ -369,7 +367,7 @@ def test_failed_query_is_not_retried(opens: Opens, stub: Stub) -> None:
 
 
 class Slow:
-    """Answers queries, and passages only when it is told to."""
+    """An answer that holds passages back until an event, and queries not at all."""
 
     def __init__(self) -> None:
         self.over = threading.Event()

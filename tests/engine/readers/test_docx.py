@@ -1,4 +1,4 @@
-"""Word documents as a person sees them: numbers of lists, nesting, headings, tables, notes."""
+"""Word documents as printed: list numbers, nesting, headings, tables, notes."""
 
 import pytest
 

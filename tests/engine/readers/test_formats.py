@@ -1,4 +1,4 @@
-"""Document formats: one row for each is all that scan, reader and MIME type need."""
+"""Document formats: scan, reader and MIME type follow from one row each."""
 
 import io
 import sys

@@ -1,6 +1,4 @@
-"""Documents that want to hurt: bombs, lies about sizes, broken archives; each costs only itself, in
-the worker too.
-"""
+"""Hostile documents: bombs, false sizes, broken archives, in this process and in the worker."""
 
 import gzip
 import io

@@ -1,4 +1,4 @@
-"""Web pages without what surrounds their content."""
+"""Web pages without the boilerplate around their content."""
 
 import time
 

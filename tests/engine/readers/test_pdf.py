@@ -1,4 +1,4 @@
-"""PDF: pages, headings found again, and files that can't or mustn't be read."""
+"""PDF: pages, recovered headings, and files that are refused."""
 
 import sys
 import time

@@ -1,4 +1,4 @@
-"""Bytes become readable text, or are refused for a reason."""
+"""Text files: decoded in any encoding, or refused with a reason."""
 
 from __future__ import annotations
 

@@ -135,7 +135,7 @@ def test_relevance_equals_the_logistic_models_that_define_it(
 
 
 def defined_relevance(found: list[Candidate], place: int, words: int, mode: Mode) -> float:
-    """The relevance of one of the candidates, before those behind it are looked at."""
+    """The relevance of one of the candidates, without the cap by those behind it."""
     top, candidate = found[:3], found[place]
     features = (
         math.log(0.02 + max(max(hit.covers, hit.phrase) for hit in top)),

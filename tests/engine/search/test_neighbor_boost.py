@@ -1,6 +1,4 @@
-"""Memories: what stands beside one counts for it, who speaks counts, and nothing that may not be
-found has a say.
-"""
+"""Memories in a search: the boost of neighbors, named speakers, and hidden memories."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Expressions that are refused before they are compiled, and those that are not."""
+"""Regular expressions that are refused or accepted before they are compiled."""
 
 import subprocess
 import sys

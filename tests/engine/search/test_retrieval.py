@@ -12,7 +12,7 @@ from cortex.engine.store import SearchFilter, Store
 
 
 def make_function(name: str, lines: int) -> str:
-    """Long enough to be a chunk of its own."""
+    """A function long enough to be a chunk of its own."""
     body = "".join(
         f"    value_{name}_{number} = {number} + compute(1)\n" for number in range(lines - 2)
     )
@@ -190,7 +190,7 @@ def test_a_rare_word_is_worth_more_than_a_common_one(store: tuple[Store, int]):
 
 
 def test_words_with_a_weight_rounded_to_zero_still_find_their_chunks(store: tuple[Store, int]):
-    """As one is that stands in every row of twenty thousand."""
+    """The weight is that of a word in every row of twenty thousand."""
     opened, source = store
     words, parsed = opened.indexes.words(), replace(parse("json"), weights={"json": 1e-9})
     with opened.reading():

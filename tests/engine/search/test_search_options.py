@@ -1,4 +1,4 @@
-"""What a query may ask of the order: ranks fused, the weight of meaning, hits that differ."""
+"""Ranking options of a query: rank fusion, semantic weight, diversity."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Our reading of ignore files is git's."""
+"""Ignore files: the same verdicts as git's."""
 
 from __future__ import annotations
 

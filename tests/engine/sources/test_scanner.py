@@ -1,4 +1,4 @@
-"""Which files of a folder belong in the index, in repositories and elsewhere."""
+"""Files of a folder that belong in the index, in repositories and elsewhere."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def write(root: Path, *names: str, text: str = "x = 1\n") -> None:
 
 
 def dig(root: Path, name: str, depth: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Folders within folders, with a file in the innermost."""
+    """Make folders within folders, with a file in the innermost."""
     monkeypatch.chdir(root)
     for _ in range(depth):
         os.mkdir(name)
@@ -59,7 +59,7 @@ def skipped(answer: Scan) -> dict[str, str]:
 
 @pytest.fixture(params=["walked", "git"])
 def root(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """An empty folder, once as it is and once as a repository: the answers are the same."""
+    """An empty folder, once plain and once a repository: the answers are the same."""
     folder = tmp_path / "root"
     folder.mkdir()
     if request.param == "git":
@@ -326,7 +326,7 @@ def test_scan_of_any_path_equals_that_part_of_a_full_scan(nested: Path, paths: s
 
 @pytest.fixture(scope="module")
 def nested(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A repository with an untracked one in it, that has another in it."""
+    """A repository with an untracked repository in it, and another inside that."""
     root = tmp_path_factory.mktemp("nested")
     write(root, "a.py", "ign.py", "s/d.py", "n/b.py", "n/ign.py", "n/m/c.py")
     for folder in (root / "n" / "m", root / "n", root):
@@ -445,7 +445,7 @@ def test_repository_is_walked_where_git_is_missing(
 
 
 def put_first(tmp_path: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A program called git that comes before the real one."""
+    """Put a program called git before the real one on the path."""
     program = tmp_path / "bin" / "git"
     write(tmp_path, "bin/git", text=f"#!/bin/sh\n{script}\n")
     program.chmod(0o755)

@@ -1,4 +1,4 @@
-"""Another product's file is read in whatever state it is, and stays as it is."""
+"""Databases of other products: read in any state, and never changed."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ def test_file_without_read_permission_is_reported(tmp_path):
 
 
 def grow(path: Path) -> None:
-    """One row more, as another program writes it."""
+    """Add a row, as another program does."""
     connection = sqlite3.connect(path)
     connection.execute("INSERT INTO t VALUES (?)", ("more" * 5000,))
     connection.commit()

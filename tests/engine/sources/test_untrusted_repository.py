@@ -1,6 +1,4 @@
-"""A store's place in a repository that a stranger wrote: nothing beyond the folder is touched,
-nothing planted is believed.
-"""
+"""A store in a foreign repository: nothing outside is touched, nothing planted is trusted."""
 
 import os
 import sqlite3

@@ -1,4 +1,4 @@
-"""Changes arrive soon after they were made, and only those that matter."""
+"""Watched folders: changes arrive soon, and only those that matter."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WAIT_SECONDS = 10.0
 
 
 class Log:
-    """What a watcher delivered, to wait on."""
+    """The changes that a watcher delivered, to wait on."""
 
     def __init__(self) -> None:
         self.paths: set[str] = set()
@@ -32,7 +32,7 @@ class Log:
             self._changed.notify_all()
 
     def wait(self, wanted: Callable[[set[str]], bool]) -> float:
-        """Seconds until what was delivered satisfies `wanted`."""
+        """Wait until the delivered changes satisfy `wanted`; gives the seconds."""
         before = time.monotonic()
         with self._changed:
             assert self._changed.wait_for(lambda: wanted(self.paths), WAIT_SECONDS), self.paths

@@ -397,8 +397,9 @@ def test_a_store_that_is_opened_twice_in_a_process_keeps_its_locks(tmp_path):
     ask = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); print(c.execute('SELECT count(*) FROM t').fetchone()[0]); c.close()"
 
     def count_elsewhere() -> int:
-        """In a process that opens and closes the store: were it the last one, it would remove the
-        log below our feet.
+        """Count in a process that opens and closes the store.
+
+        Were it the last one, it would remove the log below our feet.
         """
         return int(
             subprocess.run(

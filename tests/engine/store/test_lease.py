@@ -144,7 +144,7 @@ def test_another_process_knows_which_folder_the_holder_watches(tmp_path):
 
 
 def test_empty_lease_file_is_still_held(tmp_path):
-    """As on a full disk: what stands in it is information, the lock is what counts."""
+    """As on a full disk: the content is information, the lock is what counts."""
     holder, asking = Lease(tmp_path, "/work"), Lease(tmp_path)
     holder.take()
     (tmp_path / "lease").write_bytes(b"")

@@ -1,4 +1,4 @@
-"""The operations log and the requests to the lease holder."""
+"""The operation log and the requests to the lease holder."""
 
 import time
 

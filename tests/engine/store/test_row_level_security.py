@@ -1,6 +1,4 @@
-"""What a confined store shows is what `seeing.sees` allows, whatever is asked, whoever asked
-before.
-"""
+"""Confined stores: every query shows what `visibility.sees` allows."""
 
 from __future__ import annotations
 
@@ -116,7 +114,7 @@ def get_of(store: Store) -> Get:
 
 @pytest.fixture
 def pair(tmp_path: Path) -> Iterator[tuple[Store, Store]]:
-    """A store that is written, and the same one as others see it."""
+    """A store that is written, and the same one confined to a viewer."""
     with closing(Store(tmp_path, shelved=True)) as store, closing(opened(tmp_path)) as confined:
         yield store, confined
 
@@ -133,7 +131,7 @@ EVERYBODY = Viewer("ada", 4, True, frozenset({"*"}))
 
 
 def bodies(draw: st.DrawFn, known: Sequence[Record[Any]]) -> Body:
-    """A body of any kind, that hangs on what is known."""
+    """A body of any kind, with references to known records."""
 
     def some(*kinds: str) -> str:
         ids = [record.id for record in known if record.kind in kinds]
@@ -195,7 +193,7 @@ def bodies(draw: st.DrawFn, known: Sequence[Record[Any]]) -> Body:
 
 @st.composite
 def worlds(draw: st.DrawFn) -> tuple[list[Record[Any]], list[tuple[int, str, str]], list[Viewer]]:
-    """Records, what is changed of some of them afterwards, and who looks."""
+    """Records, later changes of some of them, and viewers."""
     known: list[Record[Any]] = [
         Record(new_id(Subcortex), Subcortex(slug, slug.title()), author="ada")
         for slug in ("first-topic", "second-topic", "third-topic")
@@ -252,7 +250,7 @@ def test_views_show_what_the_visibility_rule_allows_after_any_moves(world, tmp_p
 
 
 def assert_shows(store: Store, confined: Store, viewer: Viewer) -> None:
-    """Every question gets what the rule allows of the whole answer."""
+    """Check that every query gives the visible part of the whole answer."""
     get, all_of_them = get_of(store), [kept.record for kept in store.records.changes(0, 1_000)]
     seen = {record.id: record for record in all_of_them if sees(viewer, record, get)}
     docs = _docs(store)
@@ -319,7 +317,7 @@ def _docs(store: Store) -> dict[int, str]:
 
 
 def _versions(store: Store, viewer: Viewer, number: str) -> dict[int, Record[Any]]:
-    """A record and what it was before, but for when it was more secret."""
+    """A record and its earlier versions, without the more secret ones."""
     every = store.records.versions(number)
     last = max(every)
 

@@ -1,4 +1,4 @@
-"""Snapshots of a home: what they hold, who can read them, when one is due, how many stay."""
+"""Snapshots of a home: content, permissions, schedule and limits."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""What a connection promises: transactions, settings of the database, an end, and errors in words
-that say what to do.
-"""
+"""Database connections: transactions, settings, closing, and errors that say what to do."""
 
 from __future__ import annotations
 
@@ -31,7 +29,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def connect(path: Path) -> Iterator[Callable[..., Connections]]:
-    """Opens the database with a table `t (a)`, or what else is asked for, and closes it again."""
+    """Open the database, by default with a table `t (a)`, and close it again."""
     with ExitStack() as opened:
 
         def open_one(place: Path | None = path, **options: bool) -> Connections:
@@ -378,7 +376,6 @@ def test_closing_waits_until_a_reader_is_done(connect, monkeypatch):
 
 
 def test_failed_open_does_not_count_as_a_reader(connect, monkeypatch):
-    """A connection that could not be opened is not one that reads."""
     monkeypatch.setattr(module, "CLOSE_SECONDS", DEADLINE)
     connections = connect()
     with monkeypatch.context() as patched:

@@ -1,4 +1,4 @@
-"""The pool against processes that die, hang, eat memory and lie."""
+"""The worker pool: processes that die, hang, eat memory or send nonsense."""
 
 import os
 import signal

@@ -1,6 +1,4 @@
-"""Entries of chunk files in a store: one transaction for all files, one file that can be taken
-back, filters by type and tags.
-"""
+"""Entries of chunk files in a store: one transaction, rollback of one file, filters."""
 
 import pytest
 

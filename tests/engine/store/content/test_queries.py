@@ -1,4 +1,4 @@
-"""Reading for answers: places, definitions, texts, counts."""
+"""Content queries: places, definitions, texts, counts."""
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -187,9 +187,7 @@ def test_damaged_or_oversized_blob_is_reported_as_corrupt():
 
 
 def test_cached_counts_of_sources_follow_every_change(folder):
-    """How many docs they have, and whether there are others: asked for by every search, and looked
-    up once.
-    """
+    """Every search needs the number of docs and of other sources, and reads them once."""
     store, own = folder.store, folder.source.id
     other = store.content.source("files", "other", "/other").id
     folder.write(a_py=CODE)

@@ -1,4 +1,4 @@
-"""The truth: seq, ids, content shared between docs, and what is dropped when."""
+"""Content writes: seq, ids, content shared between docs, and the removal of content."""
 
 import time
 

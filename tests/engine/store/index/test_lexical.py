@@ -1,4 +1,4 @@
-"""The word index: rows, watermark, narrowing, and what damage does."""
+"""The lexical index: rows, watermark, filters, damage."""
 
 import os
 import random

@@ -1,6 +1,4 @@
-"""The indexes beside SQLite: catching up, repairing themselves, swapping under readers, and ids
-that agree.
-"""
+"""Index maintenance: catching up, repair, swapping under readers, and ids that agree."""
 
 import random
 import shutil
@@ -23,9 +21,7 @@ TERM = tuple((field, 1.0) for field in FIELDS)
 
 
 def find(store: Store, word: str) -> list[str]:
-    """The paths of what is found, as a search would see it: hits that SQLite doesn't know are left
-    out.
-    """
+    """The paths of the hits of a search, without hits that SQLite doesn't know."""
     words = store.indexes.words()
     assert words is not None
     rows = words.search([LexicalTerm(word, TERM)], SearchFilter((1,)), 1000)
@@ -74,7 +70,7 @@ def test_changes_are_found_after_catching_up_once_or_twice(folder):
 
 
 def test_replay_from_an_earlier_watermark_changes_no_rows(folder):
-    """A crash between the commit of the words and the note of it in SQLite."""
+    """As after a crash between the commit of the rows and the note of it in SQLite."""
     folder.write(a_py="lamp = 1\n")
     folder.catch_up()
     words = folder.store.indexes.words()
@@ -437,7 +433,7 @@ def test_vector_catch_up_reads_only_texts_without_a_vector(folder):
     embedder = HashingEmbedder()
 
     def catch_up_without(*paths: str) -> None:
-        """Let the words catch up, then the vectors, while these texts can't be read."""
+        """Let the lexical index catch up, then the vectors, while these texts can't be read."""
         folder.catch_up()
         with folder.store._connections.write() as connection:
             for path in paths:

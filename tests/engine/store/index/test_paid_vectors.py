@@ -1,6 +1,4 @@
-"""Vectors that are paid for: kept by their text, copied to be searched, and never of two models in
-one place.
-"""
+"""Paid vectors: kept by text, copied to be searched, and separate for each model."""
 
 from __future__ import annotations
 
@@ -18,7 +16,7 @@ STAMP = Stamp("test", "costly", 32)
 
 
 def pay(store, stamp: Stamp = STAMP, most: int = 1000) -> list[str]:
-    """Pay for what waits, at most so many texts; returns those that were paid for."""
+    """Pay for at most so many waiting texts; returns the paid ones."""
     model = store.paid.model(stamp)
     waiting = list(store.paid.waiting(model, store.paid.plan(model)))
     batch = {pending.hash: pending.text for pending in waiting if not pending.known}

@@ -30,7 +30,7 @@ def engine(request):
 
 @pytest.fixture(params=["turbovec", "numpy", "qdrant"])
 def any_engine(request):
-    """What every set of vectors can do, wherever it is."""
+    """Every engine of vectors, on disk and in memory."""
     if request.param != "qdrant":
         return request.param
     request.getfixturevalue("local_qdrant")
@@ -61,9 +61,7 @@ def filled(directory, engine, count, first=1, seed=0):
 
 
 def assert_nearest(hits, ids, rows, query, k):
-    """The hits are the `k` nearest of `ids` by exact cosine, but for the half precision and four
-    digits that an index keeps.
-    """
+    """Check the `k` nearest of `ids` by exact cosine, within half precision and four digits."""
     cosine = dict(zip(ids.tolist(), (rows.astype(np.float64) @ query).tolist(), strict=True))
     assert [score for _, score in hits] == pytest.approx(
         [cosine[number] for number, _ in hits], abs=2e-4

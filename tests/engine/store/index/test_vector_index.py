@@ -1,4 +1,4 @@
-"""Vector backends: what is derived for all of them, and a new one that only implements the door."""
+"""Vector backends: behaviour derived for all of them, and a new minimal backend."""
 
 from collections.abc import Collection
 from contextlib import closing
@@ -75,7 +75,7 @@ class ToyVectors:
 
 
 class ToyServer:
-    """A server of vectors that is always there."""
+    """A vector server that is always there."""
 
     away = ""
 

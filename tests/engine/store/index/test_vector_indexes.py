@@ -1,6 +1,4 @@
-"""Vectors follow the truth by what has changed: no more than that is read and embedded, and a set
-made anew is the same.
-"""
+"""Vector sets after changes: only changed texts are read and embedded."""
 
 from __future__ import annotations
 
@@ -25,7 +23,7 @@ EVERYTHING = vector_indexes._USED
 
 
 class Asked:
-    """An embedder that remembers the texts that it was asked for, and may fail at the next one."""
+    """An embedder that keeps the texts of its calls, and can fail at the next one."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []
@@ -76,7 +74,7 @@ def assert_whole(store: Store) -> None:
 
 
 def statements(store: Store, asked: Asked) -> list[str]:
-    """What a catch-up says to SQLite."""
+    """The SQL statements of a catch-up."""
     said: list[str] = []
     with store._connections.read() as connection:  # the only one that is open
         connection.set_trace_callback(said.append)
@@ -128,7 +126,7 @@ def test_forgotten_text_leaves_no_row_on_disk_also_in_retired_sets(folder):
 
 
 def _row_of(store: Store, embedder: HashingEmbedder, text: str) -> bytes:
-    """The row of a text as a set keeps it."""
+    """The row of a text in a vector set."""
     vectors = store.indexes.vectors(embedder.stamp)
     assert isinstance(vectors, Vectors)
     return unit(embedder.embed([text], "passage")).astype(vectors._dtype["vector"].base).tobytes()

@@ -1,6 +1,4 @@
-"""Which memories are asked for: whatever index is walked, those are found that a plain look at
-every row finds, newest first.
-"""
+"""Memory filters: by any index the same memories as a full scan, newest first."""
 
 from __future__ import annotations
 
@@ -30,7 +28,7 @@ def name(state: MemoryState | None) -> str | None:
 
 @pytest.fixture(scope="module")
 def store():
-    """A hundred memories of two origins, with little that tells them apart."""
+    """A hundred similar memories of two origins."""
     draw, made = random.Random(7), Store(None)
 
     def new(number: int, origin: str) -> NewMemory:
@@ -63,7 +61,7 @@ def store():
 
 
 def fits(remembered: Remembered, wanted: MemoryFilter) -> bool:
-    """The same, said plainly."""
+    """The filter as a plain condition."""
     memory, promoted = (
         remembered.memory,
         wanted.promoted and remembered.state is MemoryState.PROMOTED,
@@ -139,7 +137,7 @@ def test_indexed_memory_filter_equals_a_full_scan(store, few, ways, monkeypatch)
 
 
 def test_hundreds_of_memory_sources_are_filtered_together(store):
-    """As of somebody with a database for each of hundreds of scopes."""
+    """As with a database for each of hundreds of scopes."""
     every = store.memories.select(MemoryFilter())
     wanted = MemoryFilter(sources=tuple(range(1, 500)), projects=("shop", "site", "nothing"))
     assert [remembered.ref for remembered in store.memories.select(wanted, 1000)] == [

@@ -1,6 +1,4 @@
-"""Memories in the store: a step is whole or not at all, a state decides where a memory is found,
-and what is deleted is gone.
-"""
+"""Memory steps: whole or not at all; states decide where a memory is found."""
 
 from __future__ import annotations
 
@@ -44,7 +42,7 @@ def name(state: MemoryState | None) -> str | None:
 def new(
     key: str, title: str = "", state: MemoryState | None = MemoryState.APPROVED, **more
 ) -> NewMemory:
-    """A memory on its way in; what isn't one of its own parts is one of the memory's."""
+    """A memory to add; other fields than its own are those of the memory."""
     own = {
         part: more.pop(part)
         for part in ("scope", "origin", "number", "other_project", "citations")
@@ -60,7 +58,7 @@ def new(
 
 
 class Desk:
-    """A store, and the person who decides."""
+    """A store with the decisions of one person."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -282,7 +280,7 @@ def test_log_has_every_decision_with_actor_and_reason(desk):
 
 
 def exact(desk: Desk, key: str, origin: str = OWN) -> tuple:
-    """All that is known of a memory but where it lies."""
+    """The whole state of a memory but its place in the store."""
     remembered = desk.get(key, origin)
     return (
         replace(remembered, source=None),

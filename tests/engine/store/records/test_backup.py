@@ -1,6 +1,4 @@
-"""A ledger in one file: what comes out of it is what went in, in the same database or the other,
-and a damaged file changes nothing.
-"""
+"""Ledger backups: a round trip into either database, and refused damaged files."""
 
 from __future__ import annotations
 
@@ -90,7 +88,7 @@ def change(ledger: Ledger, record: Record[Any], title: str) -> None:
 
 
 def fill(ledger: Ledger) -> str:
-    """Something of everything; gives a token."""
+    """Write records of every kind; gives a token."""
     topic = make(ledger, Subcortex("billing", "Billing – Abrechnung €"))
     thread = make(
         ledger, Thread('A "title"\n\twith 日本語 and 🐈', subcortex=topic.id, tags=("a b",))
@@ -105,7 +103,7 @@ def fill(ledger: Ledger) -> str:
 
 
 def content(ledger: Ledger) -> dict[str, list[list[Any]]]:
-    """All rows, without what belongs to one database alone."""
+    """All rows, without those that belong to one database alone."""
     columns = {table.name: ", ".join(table.columns) for table in backup._TABLES}
     with ledger.connections.read() as connection:
         return {
@@ -192,7 +190,7 @@ def test_backup_during_writes_is_of_one_moment(
     open_one: Callable[[str], Ledger],
     monkeypatch,
 ) -> None:
-    """A step writes two tasks; a backup that has one of them without the other is of no moment."""
+    """A step writes two tasks, so a backup must have both of them or none."""
     monkeypatch.setattr(backup, "PAGE", 3)
     writer = open_one(ledger_url)
     stop = False

@@ -1,4 +1,4 @@
-"""Whichever way is taken to the records that are wanted, they are the same, in the same order."""
+"""Record filters: by any query plan the same records in the same order."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Who follows what is written misses nothing, on both databases; who may not see something isn't
-shown it in a step.
-"""
+"""The change feed of both databases, and steps of a writer with limited visibility."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""What waits to be sent is there exactly when its step is; what another store has is taken over
-whole, and once.
-"""
+"""The outbox: entries written with their step, and records applied from a Core once."""
 
 from __future__ import annotations
 
@@ -53,7 +51,7 @@ keys = count()
 
 
 def word(record: Record[Any], get: Callable[[str], Record[Any] | None]) -> IndexedText | None:
-    """Titles are found, comments by their thread's."""
+    """Word titles, and comments by the title of their thread."""
     if isinstance(record.body, Draft | Notification):
         return None
     above = get(record.body.thread) if isinstance(record.body, Comment) else None
@@ -105,7 +103,7 @@ def ask(store: Store, sql: str) -> list[tuple[Any, ...]]:
 
 
 def docs(store: Store) -> dict[str, str]:
-    """What each doc says, by its path."""
+    """The text of each doc, by its path."""
     found = dict(ask(store, "SELECT path, blob FROM docs"))
     return {path: store.content.text(blob).strip() for path, blob in found.items()}
 
@@ -623,9 +621,7 @@ def test_page_of_core_records_is_rolled_back_when_the_process_dies(
 def test_pages_in_any_order_and_number_leave_the_newest_of_each_record(
     told_pages: list[tuple[str, int, bool]],
 ) -> None:
-    """What a page may do twice, late or out of order: the mark of a record never goes back, and the
-    record is what its mark says.
-    """
+    """The mark of a record never goes back, and the record is that of its mark."""
     with closing(Store(None)) as store:
         newest: dict[str, int] = {}
         for name, number, again in told_pages:

@@ -1,6 +1,4 @@
-"""Connections to PostgreSQL that break: nothing is told as written that isn't, nothing is written
-twice, and all goes on by itself.
-"""
+"""Broken PostgreSQL connections: no write is lost, doubled or falsely confirmed."""
 
 from __future__ import annotations
 
@@ -39,7 +37,7 @@ def ledger(database: str) -> Iterator[Ledger]:
 
 
 def cut(database: str) -> None:
-    """End all connections of ours, as a server does that is restarted."""
+    """End all connections of this test, as a restarted server does."""
     import psycopg
 
     ours = "SELECT pid FROM pg_stat_activity WHERE application_name = 'cortex' AND datname = current_database()"
@@ -185,7 +183,7 @@ def test_query_past_its_timeout_is_not_blamed_on_a_writer(database, monkeypatch)
 
 
 def letters(count: int) -> str:
-    """What can't be packed."""
+    """Text that can't be compressed."""
     return "".join(Random(1).choices([chr(code) for code in range(0x4E00, 0x9FFF)], k=count))
 
 
@@ -411,7 +409,7 @@ def test_read_only_database_is_reported(ledger, database):
 
 @pytest.fixture
 def asked(monkeypatch) -> list[str]:
-    """The statements that the database is asked one by one."""
+    """The statements that the database gets."""
     import psycopg
 
     real, statements = psycopg.Connection.execute, list[str]()

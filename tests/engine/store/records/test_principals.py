@@ -1,6 +1,4 @@
-"""Who may use a server: tokens are known by their hashes alone, and count until they are revoked or
-over, or whoever has them is.
-"""
+"""Principals and tokens: stored as hashes, valid until revoked or expired."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""A row of a record that can't be read any more: it is left out and named in the log, and all
-others are found as ever.
-"""
+"""Unreadable record rows: left out and logged, while all others are found."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ STEPS = st.lists(
 
 
 class Played:
-    """Steps on one ledger, beside those that were played there before."""
+    """Steps on one ledger, beside those of earlier examples."""
 
     def __init__(self, ledger: Ledger, ids: dict[str, str], mark: str) -> None:
         self._ledger, self._ids, self._mark = ledger, ids, mark
@@ -64,7 +64,7 @@ class Played:
                     self.told.append((done.result, done.replayed))
 
     def left(self) -> object:
-        """All that there is of it."""
+        """Everything that the steps left in the ledger."""
         lookup = self._ledger.records
         records = [
             (change.record.id, change.record.body, change.record.version)
@@ -150,7 +150,7 @@ def kept(database: str) -> Iterator[Ledger]:
 
 
 class Counting:
-    """A connection that counts."""
+    """A connection that counts its statements."""
 
     def __init__(self) -> None:
         self.asked = 0

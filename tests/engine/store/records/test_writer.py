@@ -1,7 +1,6 @@
-"""Records in the store: a step is whole or not at all and once for its key, no update is lost, and
-every version stays.
+"""Record writes: atomic steps, once for each key, no lost update, every version kept.
 
-What holds for every database stands first, over the fixture `kept`; another one joins by a
+Tests of every database stand first, over the fixture `kept`; another database joins by a
 parameter there.
 """
 
@@ -84,7 +83,7 @@ BODIES: tuple[Body, ...] = (
 
 
 def word(record: Record[Any], get: Callable[[str], Record[Any] | None]) -> IndexedText | None:
-    """Titles are found; drafts, notifications and links are not."""
+    """Word titles; drafts, notifications and links have none."""
     if isinstance(record.body, Draft | Notification | Link):
         return None
     text = f"{record.body.title}\n"
@@ -98,7 +97,7 @@ def word(record: Record[Any], get: Callable[[str], Record[Any] | None]) -> Index
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Records as two see them: whoever writes, and another one that has them open as well."""
+    """Records open twice: by the writer, and by a second reader."""
 
     records: Records
     recorded: RecordQueries
@@ -113,7 +112,7 @@ class Kept:
         payload: str = "",
         actor: Actor = PERSON,
     ) -> TransactionResult:
-        """Do something as a step, under a fresh key where none is told."""
+        """Perform a step, under a fresh key by default."""
         return self._on(self.records, work, key, payload, actor)
 
     def do_elsewhere(
@@ -563,9 +562,7 @@ def test_key_writes_once_under_any_sequence_of_requests(asked: list[tuple[str, s
 @given(st.lists(st.tuples(st.sampled_from([0, 1, 2]), st.booleans()), max_size=20))
 @settings(max_examples=25)
 def test_no_update_is_lost_in_any_order_of_writers(turns: list[tuple[int, bool]]) -> None:
-    """Each of three reads now or writes what it read with its mark added; all marks of writes that
-    went well are there.
-    """
+    """Each of three reads, or writes its last reading with its mark added."""
     with closing(Store(None)) as store:
         perform = store.records.perform
         common: dict[str, Any] = {
