@@ -96,7 +96,7 @@ def rewrite(root: Path, old: str, new: str, path: str = "src/accounts.py") -> No
     (root / path).write_text(text.replace(old, new), encoding="utf-8")
 
 
-def unseen(path: str) -> FileView:
+def refuse_to_read(path: str) -> FileView:
     raise AssertionError(f"{path} was parsed")
 
 
@@ -110,7 +110,7 @@ def test_unchanged_citation_reports_nothing_and_is_not_parsed(
     assert (whole.path, whole.symbol, whole.body_hash) == ("src/accounts.py", "", b"")
     assert (part.path, part.symbol) == ("src/accounts.py", "Account.deposit")
     assert whole.commit == part.commit == git("rev-parse", "HEAD")
-    assert check(whole, unseen) == check(part, unseen) == ""
+    assert check(whole, refuse_to_read) == check(part, refuse_to_read) == ""
 
 
 @pytest.mark.parametrize(
@@ -239,7 +239,7 @@ def test_citation_in_a_missing_root_reports_nothing(root: Path, view: View) -> N
         shutil.rmtree(path) if path.is_dir() else path.unlink()
     assert check(whole, view) == ""  # as where a drive isn't mounted
     root.rmdir()
-    assert check(whole, unseen) == ""
+    assert check(whole, refuse_to_read) == ""
 
 
 def test_file_that_is_no_longer_readable_counts_as_changed(root: Path, view: View) -> None:
@@ -255,7 +255,7 @@ def test_a_link_in_the_place_of_a_file_is_not_followed(
     whole = cite(root, "src/accounts.py", view)
     (root / "src/accounts.py").rename(tmp_path / "outside.py")
     (root / "src/accounts.py").symlink_to(tmp_path / "outside.py")
-    assert check(whole, unseen) == ""
+    assert check(whole, refuse_to_read) == ""
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ DESK = "class Desk:\n    def drawers(self):\n        return 3\n"
 Open = Callable[..., Engine]
 
 
-class Costly(HashingEmbedder):
+class CostlyEmbedder(HashingEmbedder):
     """An embedder that counts its texts, and fails or waits on request."""
 
     def __init__(self, model: str = "costly", dimensions: int = 32) -> None:
@@ -135,7 +135,7 @@ def chunks(engine: Engine) -> set[int]:
 
 
 def test_cheap_embedder_answers_and_no_run_calls_the_costly_one(open_engine):
-    costly = Costly()
+    costly = CostlyEmbedder()
     engine = open_engine(costly, HashingEmbedder())
     engine.index()
     assert costly.paid == []
@@ -147,7 +147,7 @@ def test_cheap_embedder_answers_and_no_run_calls_the_costly_one(open_engine):
 
 
 def test_complete_costly_vectors_answer_and_replace_the_cheap_ones(open_engine):
-    costly = Costly()
+    costly = CostlyEmbedder()
     engine = open_engine(costly, HashingEmbedder())
     engine.index()
     assert embed(engine)
@@ -159,7 +159,7 @@ def test_complete_costly_vectors_answer_and_replace_the_cheap_ones(open_engine):
 
 
 def test_words_answer_until_all_is_embedded_without_a_cheap_embedder(open_engine):
-    engine = open_engine(Costly())
+    engine = open_engine(CostlyEmbedder())
     engine.index()
     page = engine.search(Query("switch lamp"))
     assert (page.mode, page.hits[0].path) == (Mode.WORDS, "src/lamp.py")
@@ -169,7 +169,7 @@ def test_words_answer_until_all_is_embedded_without_a_cheap_embedder(open_engine
 def test_auto_indexer_embeds_in_the_background_and_follows_later_saves(
     open_engine, keep, root, until
 ):
-    costly = Costly()
+    costly = CostlyEmbedder()
     engine = open_engine(costly)
     keep(engine)
     until(lambda: state_of(engine).answering == "test costly")
@@ -194,7 +194,7 @@ def test_the_most_useful_files_are_embedded_first(open_engine, root):
     )
     write(root, {"README.md": "# About\n\nAll of it.\n", "src/old.py": old})
     os.utime(root / "src/old.py", (1, 1))
-    costly = Costly()
+    costly = CostlyEmbedder()
     engine = open_engine(costly)
     engine.index()
     embed(engine)
@@ -206,7 +206,7 @@ def test_the_most_useful_files_are_embedded_first(open_engine, root):
 
 
 def test_same_text_is_never_paid_for_twice(open_engine, root):
-    costly = Costly()
+    costly = CostlyEmbedder()
     engine = open_engine(costly, HashingEmbedder())
     many = "\n\n\n".join(
         f"def function_{number}():\n    return {[number] * 200}\n" for number in range(6)
@@ -237,7 +237,7 @@ def test_restart_continues_embedding_where_it_stopped(open_engine, root):
             for number in range(60)
         },
     )
-    first = Costly()
+    first = CostlyEmbedder()
     engine = open_engine(first, HashingEmbedder())
     engine.index()
     cancel = Cancel()
@@ -246,7 +246,7 @@ def test_restart_continues_embedding_where_it_stopped(open_engine, root):
     assert 0 < state_of(engine).share < 1
     assert state_of(engine).answering == "hashing words"
     engine.close()
-    second = Costly()
+    second = CostlyEmbedder()
     again = open_engine(second, HashingEmbedder())
     assert embed(again) is False  # whose lease it is decides
     assert again.holds()
@@ -256,7 +256,7 @@ def test_restart_continues_embedding_where_it_stopped(open_engine, root):
 
 
 def test_missing_vector_after_completion_keeps_the_others_in_use(open_engine, root):
-    costly = Costly()
+    costly = CostlyEmbedder()
     engine = open_engine(costly, HashingEmbedder())
     engine.index()
     embed(engine)
@@ -269,7 +269,7 @@ def test_missing_vector_after_completion_keeps_the_others_in_use(open_engine, ro
 
 
 def test_cheap_vectors_answer_again_when_most_costly_ones_are_missing(open_engine, root):
-    costly = Costly()
+    costly = CostlyEmbedder()
     engine = open_engine(costly, HashingEmbedder())
     engine.index()
     embed(engine)
@@ -289,7 +289,7 @@ def test_cheap_vectors_answer_again_when_most_costly_ones_are_missing(open_engin
 
 
 def test_second_model_is_kept_beside_the_first_and_going_back_costs_nothing(open_engine):
-    first, second = Costly("first"), Costly("second", 64)
+    first, second = CostlyEmbedder("first"), CostlyEmbedder("second", 64)
     engine = open_engine(first, HashingEmbedder())
     engine.index()
     embed(engine)
@@ -301,7 +301,7 @@ def test_second_model_is_kept_beside_the_first_and_going_back_costs_nothing(open
     embed(engine)
     assert (sets(engine), state_of(engine).answering) == (["test second"], "test second")
     engine.close()
-    back = Costly("first")
+    back = CostlyEmbedder("first")
     engine = open_engine(back, HashingEmbedder())
     engine.index()
     embed(engine)
@@ -313,7 +313,7 @@ def test_second_model_is_kept_beside_the_first_and_going_back_costs_nothing(open
 
 
 def test_the_earlier_model_answers_until_the_new_one_has_embedded_everything(open_engine, root):
-    earlier, wanted = Costly("earlier"), Costly("wanted", 64)
+    earlier, wanted = CostlyEmbedder("earlier"), CostlyEmbedder("wanted", 64)
     engine = open_engine(earlier)
     engine.index()
     embed(engine)
@@ -339,7 +339,7 @@ def test_the_earlier_model_answers_until_the_new_one_has_embedded_everything(ope
 
 
 def test_query_that_cannot_be_embedded_is_answered_by_words_and_not_cached(open_engine):
-    costly = Costly()
+    costly = CostlyEmbedder()
     engine = open_engine(costly, HashingEmbedder())
     engine.index()
     embed(engine)
@@ -355,7 +355,7 @@ def test_query_that_cannot_be_embedded_is_answered_by_words_and_not_cached(open_
 
 
 def test_failed_background_embedding_is_retried_later(open_engine, keep, until):
-    costly = Costly()
+    costly = CostlyEmbedder()
     costly.fails = True
     engine = open_engine(costly, HashingEmbedder())
     keep(engine)
@@ -370,7 +370,7 @@ def test_failed_background_embedding_is_retried_later(open_engine, keep, until):
 
 
 def test_texts_beyond_the_vector_limit_are_not_paid_for(open_engine):
-    costly = Costly(dimensions=256)
+    costly = CostlyEmbedder(dimensions=256)
     engine = open_engine(costly, HashingEmbedder(8), limits__memory__embeddings=200)
     engine.index()
     assert not embed(engine)
@@ -379,7 +379,7 @@ def test_texts_beyond_the_vector_limit_are_not_paid_for(open_engine):
 
 
 def test_closing_does_not_wait_for_a_batch_under_way(open_engine, keep, until):
-    costly = Costly()
+    costly = CostlyEmbedder()
     costly.gate.clear()
     engine = open_engine(costly, HashingEmbedder())
     keeper = keep(engine)
@@ -393,7 +393,7 @@ def test_closing_does_not_wait_for_a_batch_under_way(open_engine, keep, until):
 
 
 def test_embedder_closed_on_purpose_is_not_reported(open_engine, keep, until, caplog):
-    class Waited(Costly):
+    class Waited(CostlyEmbedder):
         def close(self) -> None:
             super().close()
             until(lambda: not engine.embedding.working)
@@ -423,7 +423,7 @@ def test_embedder_that_failed_a_query_gets_no_passages_until_its_rest_ends(open_
             for number in range(60)
         },
     )
-    costly = Costly()
+    costly = CostlyEmbedder()
     engine = open_engine(costly)
     engine.index()
     wanted = engine.embedding._embedders.wanted
@@ -439,7 +439,7 @@ def test_embedder_that_failed_a_query_gets_no_passages_until_its_rest_ends(open_
 
 
 def test_success_begun_before_a_failure_does_not_end_the_rest():
-    costly = Costly()
+    costly = CostlyEmbedder()
     guarded = CircuitBreaker(costly)
     costly.gate.clear()
     passages = threading.Thread(target=lambda: guarded.passages(["a"]))
@@ -461,7 +461,7 @@ def test_success_begun_before_a_failure_does_not_end_the_rest():
 
 
 def test_rest_of_an_embedder_grows_with_each_failure_despite_connecting():
-    costly = Costly()
+    costly = CostlyEmbedder()
     guarded, rests = CircuitBreaker(costly), []
     for _ in range(3):
         costly.fails = False
@@ -481,11 +481,11 @@ def test_search_during_embedding_counts_no_chunks_and_loads_no_new_vectors(open_
             for number in range(60)
         },
     )
-    engine = open_engine(Costly(), HashingEmbedder())
+    engine = open_engine(CostlyEmbedder(), HashingEmbedder())
     engine.index()
     cancel = Cancel()
     engine.embedding.embed(progress=lambda step: cancel.cancel(), cancel=cancel)
-    costly = Costly()
+    costly = CostlyEmbedder()
     reader = open_engine(costly, HashingEmbedder())
     reader.search(Query("desk"))
     said: list[str] = []
@@ -500,7 +500,7 @@ def test_search_during_embedding_counts_no_chunks_and_loads_no_new_vectors(open_
 
 
 def test_reader_searches_vectors_of_the_lease_holder(open_engine):
-    holder, reader = Costly(), Costly()
+    holder, reader = CostlyEmbedder(), CostlyEmbedder()
     engine = open_engine(holder)
     engine.index()
     other = open_engine(reader)
@@ -511,7 +511,7 @@ def test_reader_searches_vectors_of_the_lease_holder(open_engine):
 
 
 def test_forgotten_text_leaves_no_vector(open_engine):
-    engine = open_engine(Costly())
+    engine = open_engine(CostlyEmbedder())
     engine.index()
     (doc,) = engine.put([Note("notes", "a.md", "the cat sleeps\n")])
     embed(engine)
@@ -525,11 +525,11 @@ def test_forgotten_text_leaves_no_vector(open_engine):
 
 
 def test_unused_models_are_dropped_after_a_while(open_engine):
-    engine = open_engine(Costly("first"))
+    engine = open_engine(CostlyEmbedder("first"))
     engine.index()
     embed(engine)
     engine.close()
-    engine = open_engine(Costly("second"))
+    engine = open_engine(CostlyEmbedder("second"))
     engine.index()
     embed(engine)
     engine.embedding.sweep(2**40)
@@ -537,7 +537,7 @@ def test_unused_models_are_dropped_after_a_while(open_engine):
 
 
 def test_vectors_of_removed_texts_are_removed(open_engine, root):
-    engine = open_engine(Costly())
+    engine = open_engine(CostlyEmbedder())
     engine.index()
     embed(engine)
     (root / "src/desk.py").unlink()

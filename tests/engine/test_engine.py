@@ -898,7 +898,7 @@ def test_folder_in_place_of_a_store_file_is_moved_away(open_engine):
     assert len(list(first.store.directory.glob("cortex.db.damaged-*/inside"))) == 3
 
 
-# -- life
+# -- closing
 # ------------------------------------------------------------------------------------------------------------------
 
 

@@ -26,7 +26,7 @@ from cortex.engine.worker.pool import Pool
 Run = Callable[..., IndexReport]
 
 
-class Counting:
+class CountingPool:
     """A pool that counts the files to cut."""
 
     def __init__(self) -> None:
@@ -46,8 +46,8 @@ class Counting:
 
 
 @pytest.fixture(scope="module")
-def shared_pool() -> Iterator[Counting]:
-    pool = Counting()
+def shared_pool() -> Iterator[CountingPool]:
+    pool = CountingPool()
     yield pool
     pool.close()
 
@@ -70,7 +70,7 @@ class Clock:
 class Workspace:
     """A folder with its store, for many runs."""
 
-    def __init__(self, root: Path, store: Store, pool: Counting) -> None:
+    def __init__(self, root: Path, store: Store, pool: CountingPool) -> None:
         self.root, self.store, self.pool = root, store, pool
         self.source = store.content.source("files", "work", str(root))
 
@@ -125,7 +125,7 @@ class Workspace:
 
 
 @pytest.fixture
-def work(tmp_path: Path, shared_pool: Counting) -> Iterator[Workspace]:
+def work(tmp_path: Path, shared_pool: CountingPool) -> Iterator[Workspace]:
     (tmp_path / "store").mkdir()
     (tmp_path / "work").mkdir()
     store = Store(tmp_path / "store")
@@ -504,7 +504,7 @@ def test_file_refused_for_a_missing_extra_is_read_once_it_is_installed():
     assert indexer._changed(file, None, (10, 20, NO_PDF), retry=False)  # which the tests have
 
 
-class Failing(Counting):
+class FailingPool(CountingPool):
     """A pool with processes that end at their start, or at the first file."""
 
     def __init__(self, code: str) -> None:
@@ -525,7 +525,7 @@ READY += "out.write(len(body).to_bytes(8, 'little') + body); out.flush(); sys.st
 )
 def test_a_run_whose_workers_all_fail_is_an_error(work, code, message):
     work.many(2)
-    shared, work.pool = work.pool, Failing(code)
+    shared, work.pool = work.pool, FailingPool(code)
     try:
         with pytest.raises(LimitError) as caught:
             work.run()

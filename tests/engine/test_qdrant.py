@@ -101,7 +101,7 @@ def ask(
     return find(library.reader, query_of(library.settings, text, mode, limit), source)
 
 
-def told(found: DocumentResults) -> list[tuple[str, int, float]]:
+def result_rows(found: DocumentResults) -> list[tuple[str, int, float]]:
     return [(result.path, result.start_line, result.score) for result in found.results]
 
 
@@ -152,11 +152,11 @@ def test_qdrant_answers_equal_those_of_the_embedded_index(open_library, notes, s
                 assert (other.mode, other.degraded, other.total) == (mode, False, one.total)
                 # Within ties: a score may fall to the other side of its last digit, and change
                 # places with its equal.
-                assert [score for *_, score in told(other)] == pytest.approx(
-                    [score for *_, score in told(one)], abs=2e-3
+                assert [score for *_, score in result_rows(other)] == pytest.approx(
+                    [score for *_, score in result_rows(one)], abs=2e-3
                 )
-                assert {place[:2] for place in told(other)[:10]} <= {
-                    place[:2] for place in told(one)
+                assert {place[:2] for place in result_rows(other)[:10]} <= {
+                    place[:2] for place in result_rows(one)
                 }
 
 
@@ -227,7 +227,7 @@ def test_source_filter_applies_before_the_nearest_points_are_taken(
     assert [result.path for result in found.results] == ["guide.md"]
 
 
-# -- away and back
+# -- a server that is down and back
 # -----------------------------------------------------------------------------------------------------
 
 

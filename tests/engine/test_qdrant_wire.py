@@ -62,22 +62,22 @@ class StandIn(BaseHTTPRequestHandler):
                     if "batch" in body
                     else models.PointsList(**body).points
                 )
-                return told(local.upsert(name, points))
+                return as_json(local.upsert(name, points))
             case "POST", "points":
                 asked = models.PointRequest(**body)
                 return [
-                    told(point)
+                    as_json(point)
                     for point in local.retrieve(
                         name, asked.ids, with_vectors=bool(asked.with_vector)
                     )
                 ]
             case "POST", "points/delete":
-                return told(local.delete(name, models.PointIdsList(**body)))
+                return as_json(local.delete(name, models.PointIdsList(**body)))
             case "POST", "points/query":
                 asked = models.QueryRequest(**body)
                 assert asked.params is not None
                 assert asked.params.exact
-                return told(
+                return as_json(
                     local.query_points(
                         name,
                         query=asked.query,
@@ -89,16 +89,16 @@ class StandIn(BaseHTTPRequestHandler):
             case "POST", "points/scroll":
                 asked = models.ScrollRequest(**body)
                 points, offset = local.scroll(name, limit=asked.limit, offset=asked.offset)
-                return {"points": [told(point) for point in points], "next_page_offset": offset}
+                return {"points": [as_json(point) for point in points], "next_page_offset": offset}
             case "POST", "points/count":
-                return told(local.count(name, models.CountRequest(**body).filter))
+                return as_json(local.count(name, models.CountRequest(**body).filter))
         return None
 
     def log_message(self, format: str, *args: object) -> None:
         pass
 
 
-def told(answer) -> object:
+def as_json(answer) -> object:
     return json.loads(answer.model_dump_json())
 
 

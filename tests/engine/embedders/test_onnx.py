@@ -131,7 +131,7 @@ def test_tensors_are_read_from_a_safetensors_file():
     assert np.array_equal(found["one"], one) and np.array_equal(found["two"], two)
 
 
-# -- what is missing
+# -- missing packages and weights
 # ---------------------------------------------------------------------------------------------------
 
 
@@ -238,7 +238,7 @@ def test_any_text_gets_a_vector(embedder):
     assert np.all(np.isfinite(rows)) and embedder.embed([], "passage").shape == (0, WIDTH)
 
 
-class Many(list[str]):
+class SlowTexts(list[str]):
     """Texts that take a minute, with an event set once all of them wait."""
 
     def __init__(self) -> None:
@@ -250,17 +250,17 @@ class Many(list[str]):
         self.taken.set()
 
 
-class Working:
+class BusyEmbedder:
     """An embedder with a minute of passages under way, and the errors of its caller."""
 
     def __init__(self) -> None:
-        self.embedder, self.told, texts = OnnxEmbedder(), [], Many()
+        self.embedder, self.told, texts = OnnxEmbedder(), [], SlowTexts()
         self.embedder.connect()
         self._thread = threading.Thread(target=self._work, args=(texts,))
         self._thread.start()
         assert texts.taken.wait(20)
 
-    def _work(self, texts: Many) -> None:
+    def _work(self, texts: SlowTexts) -> None:
         try:
             self.embedder.embed(texts, "passage")
         except BaseException as error:
@@ -277,12 +277,12 @@ class Working:
 
 @published
 def test_closing_ends_a_batch_under_way():
-    Working().close()
+    BusyEmbedder().close()
 
 
 @published
 def test_a_query_does_not_wait_for_passages(embedder):
-    working = Working()
+    working = BusyEmbedder()
     try:
         row = working.embedder.embed(["a cat"], "query")
         assert np.array_equal(row, embedder.embed(["a cat"], "passage"))

@@ -61,7 +61,7 @@ def error_of(work: Callable[[], object]) -> CortexError:
     return caught.value
 
 
-# -- what is right
+# -- vectors and requests
 # -----------------------------------------------------------------------------------------------------
 
 
@@ -132,7 +132,7 @@ def test_a_model_gets_the_prefixes_that_it_was_trained_with(opens: Opens, stub: 
 
 
 @pytest.mark.parametrize(
-    ("configured", "told"),
+    ("configured", "reported"),
     [
         ("nomic-embed-text", "default"),
         ("mine", "nomic-ai/nomic-embed-text-v1.5"),
@@ -140,11 +140,11 @@ def test_a_model_gets_the_prefixes_that_it_was_trained_with(opens: Opens, stub: 
     ],
 )
 def test_sent_prefixes_are_those_of_the_stamp(
-    opens: Opens, stub: Stub, configured: str, told: str
+    opens: Opens, stub: Stub, configured: str, reported: str
 ) -> None:
-    stub.answer = lambda asked: _embedded_as(asked, told, DIMENSIONS)
+    stub.answer = lambda asked: _embedded_as(asked, reported, DIMENSIONS)
     embedder = opens(name=configured)
-    assert embedder.connect() == Stamp("openai", told, DIMENSIONS, "nomic-embed-text")
+    assert embedder.connect() == Stamp("openai", reported, DIMENSIONS, "nomic-embed-text")
     embedder.embed(["where"], "query")
     embedder.embed(["here"], "passage")
     assert [texts_of(asked) for asked in stub.asked[1:]] == [
@@ -302,7 +302,7 @@ def test_no_proxy_of_the_environment_is_used(opens: Opens, stub: Stub, monkeypat
     assert opens().connect().dimensions == DIMENSIONS
 
 
-# -- again, and not again
+# -- retries
 # ----------------------------------------------------------------------------------------------
 
 
@@ -366,7 +366,7 @@ def test_failed_query_is_not_retried(opens: Opens, stub: Stub) -> None:
     assert len(embedder.embed(["b"], "query")) == 1
 
 
-class Slow:
+class SlowPassages:
     """An answer that holds passages back until an event, and queries not at all."""
 
     def __init__(self) -> None:
@@ -379,7 +379,7 @@ class Slow:
 
 
 def test_a_query_does_not_wait_for_passages(opens: Opens, stub: Stub, until) -> None:
-    embedder, slow, done = opens(batch=1, requests=2), Slow(), []
+    embedder, slow, done = opens(batch=1, requests=2), SlowPassages(), []
     embedder.connect()
     stub.answer = slow
     thread = threading.Thread(
@@ -407,10 +407,10 @@ def test_query_is_given_up_in_time_while_connecting_or_embedding(
     if connected:
         embedder.connect()
     stub.answer = lambda asked: embeddings(asked) if over.wait(10) else Reply()
-    told: list[CortexError] = []
+    reported: list[CortexError] = []
     threads = [
         threading.Thread(
-            target=lambda: told.append(error_of(lambda: embedder.embed(["where"], "query")))
+            target=lambda: reported.append(error_of(lambda: embedder.embed(["where"], "query")))
         )
         for _ in range(5)
     ]
@@ -421,8 +421,8 @@ def test_query_is_given_up_in_time_while_connecting_or_embedding(
         thread.join(20)
     took = time.monotonic() - started
     over.set()
-    assert [error.code for error in told] == ["EMBEDDER_UNAVAILABLE"] * 5
-    assert all("did not answer within" in error.message for error in told)
+    assert [error.code for error in reported] == ["EMBEDDER_UNAVAILABLE"] * 5
+    assert all("did not answer within" in error.message for error in reported)
     assert took < 2  # one after the other, they would take 2.5
 
 
@@ -543,16 +543,16 @@ def test_closing_ends_every_wait_at_once(opens: Opens, stub: Stub, until) -> Non
     embedder, over = opens(batch=1, requests=2), threading.Event()
     embedder.connect()
     stub.answer = lambda asked: embeddings(asked) if over.wait(20) else Reply()
-    told: list[CortexError] = []
+    reported: list[CortexError] = []
     thread = threading.Thread(
-        target=lambda: told.append(error_of(lambda: embedder.embed(["x"] * 9, "passage")))
+        target=lambda: reported.append(error_of(lambda: embedder.embed(["x"] * 9, "passage")))
     )
     thread.start()
     try:
         until(lambda: len(stub.asked) == 3)
         embedder.close()
         thread.join(5)
-        assert [error.code for error in told] == ["EMBEDDER_UNAVAILABLE"]
+        assert [error.code for error in reported] == ["EMBEDDER_UNAVAILABLE"]
         assert error_of(lambda: embedder.embed(["x"], "passage")).code == "EMBEDDER_UNAVAILABLE"
     finally:
         over.set()
@@ -743,7 +743,7 @@ def test_lone_surrogates_are_sent_as_valid_text(opens: Opens) -> None:
 # ------------------------------------------------------------------------------------------------
 
 
-def chosen(tmp_path, **variables: str):
+def open_configured(tmp_path, **variables: str):
     settings = load(
         None, environment={"CORTEX_HOME": str(tmp_path / "home"), **variables}, user_home=tmp_path
     )
@@ -752,7 +752,7 @@ def chosen(tmp_path, **variables: str):
 
 def test_provider_setting_chooses_the_embedder(tmp_path, stub: Stub) -> None:
     for provider in PROVIDERS:
-        embedder = chosen(
+        embedder = open_configured(
             tmp_path,
             CODEINDEX_EMBEDDING_PROVIDER=provider,
             CORTEX_PROVIDERS_OPENAI_BASE_URL=stub.url,  # /v1 is added
@@ -776,7 +776,7 @@ def test_lower_of_two_batch_limits_counts(tmp_path, stub: Stub) -> None:
     }
     for own, general in ((3, 5), (5, 3)):
         stub.asked.clear()
-        embedder = chosen(
+        embedder = open_configured(
             tmp_path,
             **variables,
             CORTEX_PROVIDERS_OPENAI_BATCH_SIZE=str(own),
@@ -797,7 +797,7 @@ def test_request_ends_at_the_lower_of_two_timeouts(
 ) -> None:
     over = threading.Event()
     stub.answer = lambda asked: embeddings(asked) if over.wait(20) else Reply()
-    embedder = chosen(
+    embedder = open_configured(
         tmp_path,
         CODEINDEX_EMBEDDING_PROVIDER=provider,
         CORTEX_PROVIDERS_OPENAI_BASE_URL=stub.url,
@@ -827,7 +827,7 @@ def test_the_number_of_requests_at_once_is_limited(tmp_path, stub: Stub) -> None
         return reply
 
     stub.answer = answer
-    embedder = chosen(
+    embedder = open_configured(
         tmp_path,
         CODEINDEX_EMBEDDING_PROVIDER="ollama",
         CODEINDEX_OLLAMA_BASE_URL=stub.url,
@@ -846,7 +846,7 @@ def test_openai_without_a_key_is_not_contacted_and_the_error_names_the_setting(
     monkeypatch.setattr(
         socket, "getaddrinfo", lambda *_, **__: pytest.fail("somebody was contacted")
     )
-    embedder = chosen(tmp_path, CODEINDEX_EMBEDDING_PROVIDER="openai")
+    embedder = open_configured(tmp_path, CODEINDEX_EMBEDDING_PROVIDER="openai")
     assert embedder is not None
     for work in (
         embedder.connect,
@@ -864,16 +864,18 @@ def test_openai_without_a_key_is_not_contacted_and_the_error_names_the_setting(
 
 def test_no_embedder_is_opened_where_semantic_search_is_off(tmp_path) -> None:
     assert (
-        chosen(tmp_path, CORTEX_INDEXING_STRATEGIES="tfidf", CODEINDEX_EMBEDDING_PROVIDER="ollama")
+        open_configured(
+            tmp_path, CORTEX_INDEXING_STRATEGIES="tfidf", CODEINDEX_EMBEDDING_PROVIDER="ollama"
+        )
         is None
     )
-    assert chosen(tmp_path, CODEINDEX_EMBEDDING_PROVIDER="none") is None
+    assert open_configured(tmp_path, CODEINDEX_EMBEDDING_PROVIDER="none") is None
 
 
 def test_local_only_mode_uses_no_remote_embedder(tmp_path) -> None:
     away = {"CORTEX_SERVER_LOCAL_ONLY": "true", "CODEINDEX_EMBEDDING_PROVIDER": "ollama"}
-    elsewhere = chosen(tmp_path, **away, CODEINDEX_OLLAMA_BASE_URL="http://10.0.0.1:11434")
+    elsewhere = open_configured(tmp_path, **away, CODEINDEX_OLLAMA_BASE_URL="http://10.0.0.1:11434")
     assert elsewhere is not None and elsewhere.name == "static"
-    here = chosen(tmp_path, **away)
+    here = open_configured(tmp_path, **away)
     assert here is not None and here.name == "ollama"
     here.close()

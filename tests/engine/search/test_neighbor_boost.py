@@ -37,7 +37,7 @@ def library(tmp_path: Path) -> Iterator[Library]:
         yield opened
 
 
-def tell(
+def remember(
     library: Library, *lines: str, session: str = "harbour", name: str = SHOWN, start: int = 1
 ) -> None:
     """Remember these lines, one memory each, in this order."""
@@ -80,14 +80,14 @@ def keys(page: Page) -> list[str]:
 
 @pytest.mark.parametrize("mode", [Mode.WORDS, Mode.HYBRID])
 def test_answer_beside_a_question_is_found_by_the_question_s_words(library, mode):
-    tell(library, *TALK)
+    remember(library, *TALK)
     assert "harbour_2" in keys(ask(library, "new lamp of the lighthouse", mode=mode))[:2]
     assert "harbour_4" in keys(ask(library, "who carried it up the stairs", mode=mode))[:2]
 
 
 def test_distant_memory_or_other_session_gets_no_boost(library):
-    tell(library, *TALK)
-    tell(library, "Bo: It came on Tuesday, too.", session="elsewhere")
+    remember(library, *TALK)
+    remember(library, "Bo: It came on Tuesday, too.", session="elsewhere")
     found = keys(ask(library, "new lamp of the lighthouse"))
     assert "harbour_2" in found
     assert "elsewhere_1" not in found
@@ -95,7 +95,7 @@ def test_distant_memory_or_other_session_gets_no_boost(library):
 
 
 def test_neighbor_boost_is_in_the_explanation_and_the_reason(library):
-    tell(library, *TALK)
+    remember(library, *TALK)
     page = ask(library, "new lamp of the lighthouse", explain=True)
     first, second = page.hits[:2]
     assert dict(first.evidence)["words"] > 0
@@ -104,14 +104,14 @@ def test_neighbor_boost_is_in_the_explanation_and_the_reason(library):
 
 
 def test_hidden_memory_boosts_no_neighbor(library):
-    tell(library, TALK[0], name=STAGED)
-    tell(library, *TALK[1:4], start=2)
+    remember(library, TALK[0], name=STAGED)
+    remember(library, *TALK[1:4], start=2)
     assert keys(ask(library, "lighthouse lamp")) == []
     assert keys(ask(library, "lighthouse lamp", SHOWN, STAGED))[:2] == ["harbour_1", "harbour_2"]
 
 
 def test_deleted_or_rejected_memory_boosts_no_neighbor(library):
-    tell(library, *TALK)
+    remember(library, *TALK)
     verdict = MemoryVerdict((OWN, "harbour_3"), MemoryState.REJECTED, None)
     library.store.memories.decide([verdict], word, action="reject", actor="person", reason="")
     library.store.memories.delete([(OWN, "harbour_1")], actor="person")
@@ -121,7 +121,7 @@ def test_deleted_or_rejected_memory_boosts_no_neighbor(library):
 
 
 def test_search_in_chosen_memories_returns_no_neighbor(library):
-    tell(library, *TALK)
+    remember(library, *TALK)
     (source,) = sources(library)
     asked = frozenset(
         doc.id
@@ -135,13 +135,13 @@ def test_search_in_chosen_memories_returns_no_neighbor(library):
 def test_long_memory_boosts_its_neighbors_less(library):
     shares = []
     for number, more in enumerate(("", " and so it went on" * 100)):
-        tell(
+        remember(
             library,
             "The lighthouse needs a lamp" + more,
             "It came on Tuesday.",
             session=f"s{number}",
         )
-        tell(library, "Somebody else speaks of a lighthouse.", session=f"o{number}")
+        remember(library, "Somebody else speaks of a lighthouse.", session=f"o{number}")
         hits = ask(library, "lighthouse lamp", explain=True).hits
         shares.append(
             dict(next(hit for hit in hits if hit.path == f"s{number}_2").evidence)[
@@ -152,20 +152,20 @@ def test_long_memory_boosts_its_neighbors_less(library):
 
 
 def test_speaker_named_in_the_query_comes_first(library):
-    tell(library, "Ines: The crane was painted in spring.", session="a")
-    tell(library, "Bo: The crane was painted in spring.", session="b")
+    remember(library, "Ines: The crane was painted in spring.", session="a")
+    remember(library, "Bo: The crane was painted in spring.", session="b")
     assert keys(ask(library, "what did Bo say of the crane that was painted")) == ["b_1", "a_1"]
     assert keys(ask(library, "what did Ines say of the crane that was painted")) == ["a_1", "b_1"]
 
 
 def test_query_of_many_or_only_unknown_words_is_answered(library):
-    tell(library, *TALK)
+    remember(library, *TALK)
     assert keys(ask(library, " ".join(TALK)))
     assert keys(ask(library, "zxqv blorf")) == []
 
 
 def test_repeated_query_has_the_same_answer_with_falling_relevance(library):
-    tell(library, *TALK)
+    remember(library, *TALK)
     for mode in (Mode.WORDS, Mode.HYBRID):
         page = ask(library, "lamp on the ferry", mode=mode)
         assert page == ask(library, "lamp on the ferry", mode=mode)

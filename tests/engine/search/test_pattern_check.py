@@ -61,7 +61,7 @@ def work():
 thread = threading.Thread(target=work)
 thread.start()
 thread.join()
-# Not ru_maxrss: that one starts with the peak of whoever started the process.
+# Not ru_maxrss: that one starts with the peak of the parent process.
 peak = next(line for line in open("/proc/self/status") if line.startswith("VmHWM"))
 print("done", int(peak.split()[1]) // 1024)
 """

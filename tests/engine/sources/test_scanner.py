@@ -34,7 +34,7 @@ def write(root: Path, *names: str, text: str = "x = 1\n") -> None:
         (root / name).write_text(text, encoding="utf-8")
 
 
-def dig(root: Path, name: str, depth: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def make_deep_file(root: Path, name: str, depth: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Make folders within folders, with a file in the innermost."""
     monkeypatch.chdir(root)
     for _ in range(depth):
@@ -256,11 +256,11 @@ def test_a_folder_that_cannot_be_read_is_reported(tmp_path: Path) -> None:
 def test_a_tree_of_any_depth_is_scanned(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(root, "a.py", ".cortexignore", text="*.log\n")
     deep = "d/" * 1_200
-    dig(root, "d", 1_200, monkeypatch)
+    make_deep_file(root, "d", 1_200, monkeypatch)
     write(root, "low.py", "low.log")
     for name in ("low.py", "low.log"):
         os.rename(root / name, f"{root}/{deep}{name}")
-    dig(root, "n" * 200, 40, monkeypatch)  # no call takes this path as a whole
+    make_deep_file(root, "n" * 200, 40, monkeypatch)  # no call takes this path as a whole
     answer = scan(root, Rules(include=("*.py", ".cortexignore")))
     assert found(answer) == [".cortexignore", "a.py", f"{deep}low.py"]
     assert set(skipped(answer).values()) <= {"path too long"}

@@ -19,7 +19,7 @@ from cortex.engine.sources.watcher import FolderWatch, Watcher, relevant_paths
 WAIT_SECONDS = 10.0
 
 
-class Log:
+class DeliveredChanges:
     """The changes that a watcher delivered, to wait on."""
 
     def __init__(self) -> None:
@@ -40,8 +40,8 @@ class Log:
 
 
 @contextmanager
-def watching(root: Path) -> Iterator[Log]:
-    log = Log()
+def watching(root: Path) -> Iterator[DeliveredChanges]:
+    log = DeliveredChanges()
     watcher = Watcher(root, log)
     assert watcher.start()
     try:
@@ -104,7 +104,7 @@ def test_folders_behind_a_link_and_those_of_package_managers_are_not_watched(
 def test_a_root_that_goes_away_ends_the_watching(tmp_path: Path) -> None:
     root = tmp_path / "root"
     root.mkdir()
-    log = Log()
+    log = DeliveredChanges()
     watcher = Watcher(root, log)
     assert watcher.start()
     root.rmdir()
@@ -165,7 +165,7 @@ def test_branch_switch_asks_for_a_full_scan_but_a_scan_does_not(tmp_path: Path) 
 
 
 def test_a_failing_receiver_does_not_end_the_watching(tmp_path: Path) -> None:
-    log = Log()
+    log = DeliveredChanges()
 
     def receive(paths: set[str]) -> None:
         log(paths)
@@ -182,7 +182,7 @@ def test_a_failing_receiver_does_not_end_the_watching(tmp_path: Path) -> None:
 
 
 def test_closing_takes_less_than_a_second(tmp_path: Path) -> None:
-    watcher = Watcher(tmp_path, Log())
+    watcher = Watcher(tmp_path, DeliveredChanges())
     assert watcher.start()
     before = time.monotonic()
     watcher.close()
@@ -191,7 +191,7 @@ def test_closing_takes_less_than_a_second(tmp_path: Path) -> None:
 
 
 def test_folder_that_cannot_be_watched_is_reported_at_once(tmp_path: Path) -> None:
-    watcher = Watcher(tmp_path / "nowhere", Log())
+    watcher = Watcher(tmp_path / "nowhere", DeliveredChanges())
     assert watcher.start() is False
     assert not watcher.alive
     watcher.close()
@@ -223,7 +223,7 @@ def test_file_events_become_the_paths_to_look_at(
 
 
 def test_missing_folder_is_watched_as_soon_as_it_exists(tmp_path: Path) -> None:
-    log = Log()
+    log = DeliveredChanges()
     watch = FolderWatch(tmp_path / "project", log)
     assert not watch.renew()
     (tmp_path / "project").mkdir()
@@ -239,5 +239,5 @@ def test_missing_folder_is_watched_as_soon_as_it_exists(tmp_path: Path) -> None:
 
 
 def test_folder_with_watching_off_is_never_watched(tmp_path: Path) -> None:
-    watch = FolderWatch(tmp_path, Log(), enabled=False)
+    watch = FolderWatch(tmp_path, DeliveredChanges(), enabled=False)
     assert not watch.renew() and not watch.active

@@ -335,7 +335,7 @@ def _versions(store: Store, viewer: Viewer, number: str) -> dict[int, Record[Any
     }
 
 
-# -- who looks
+# -- viewers
 # ---------------------------------------------------------------------------------------------------------
 
 
@@ -510,7 +510,7 @@ def test_confined_queries_use_the_same_indexes(pair):
             ]
 
 
-# -- names of shelves
+# -- names of partitions
 # --------------------------------------------------------------------------------------------------
 
 

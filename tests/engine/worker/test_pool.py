@@ -19,7 +19,7 @@ from cortex.engine.worker.pool import Pool
 CHILD = str(Path(__file__).with_name("misbehaving_child.py"))
 
 
-def misbehaving(memory_bytes: int = 1 << 30) -> list[str]:
+def misbehaving_command(memory_bytes: int = 1 << 30) -> list[str]:
     return [sys.executable, "-P", CHILD, str(memory_bytes)]
 
 
@@ -64,7 +64,7 @@ def children_of(pid: int) -> list[psutil.Process]:
 
 @pytest.fixture
 def pool():
-    with Pool(2, command=misbehaving(512 << 20)) as made:
+    with Pool(2, command=misbehaving_command(512 << 20)) as made:
         yield made
 
 
@@ -84,7 +84,7 @@ def test_a_crash_in_native_code_costs_one_file(pool):
 
 def test_a_worker_that_hangs_costs_one_file():
     files = files_with("hangs")
-    with Pool(2, timeout_seconds=3, command=misbehaving()) as pool:
+    with Pool(2, timeout_seconds=3, command=misbehaving_command()) as pool:
         assert refused(files, run(pool, files)) == {"hangs.txt": "timed out"}
 
 
@@ -273,7 +273,7 @@ def test_a_killed_parent_leaves_no_worker(until):
         import sys
         from cortex.base.types import Cancel
         from cortex.engine.worker.pool import Pool
-        pool = Pool(2, timeout_seconds=60, command={misbehaving()!r})
+        pool = Pool(2, timeout_seconds=60, command={misbehaving_command()!r})
         list(pool.cut_all([(n, "file.txt", b"x" * 200_000) for n in range(8)], 250, 0, Cancel()))
         sys.stdout.write("ready\\n")
         sys.stdout.flush()

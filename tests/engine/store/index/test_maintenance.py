@@ -299,7 +299,7 @@ def test_rebuilt_lexical_index_does_not_depend_on_the_order_of_changes(
     assert orders[0] == orders[1]
 
 
-def making(embedder) -> EmbeddingJob:
+def embedding_job(embedder) -> EmbeddingJob:
     return EmbeddingJob(embedder.stamp, lambda texts: embedder.embed(texts, "passage"))
 
 
@@ -322,7 +322,7 @@ def test_vectors_hold_the_ids_of_the_chunks_in_use(folder):
         lambda: folder.remove("c.py"),
     ):
         change()
-        folder.store.indexes.catch_up([making(embedder)])
+        folder.store.indexes.catch_up([embedding_job(embedder)])
         assert vector_ids(folder.store, embedder) == chunk_ids(folder)
 
 
@@ -351,7 +351,7 @@ def test_another_embedder_makes_all_vectors_again(folder):
     folder.write(a_py="lamp = 1\n")
     for embedder in (HashingEmbedder(64), HashingEmbedder(32)):
         assert folder.store.indexes.sets.state(embedder.stamp).watermark == NO_WATERMARK
-        folder.store.indexes.catch_up([making(embedder)])
+        folder.store.indexes.catch_up([embedding_job(embedder)])
         assert vector_ids(folder.store, embedder) == chunk_ids(folder)
 
 
@@ -360,14 +360,14 @@ def test_vectors_of_a_deleted_database_are_never_used(tmp_path, open_store, fold
     old = folder_of(open_store())
     old.write(a_py="lamp = 1\n")
     old.write(b_py="desk = 1\n")
-    old.store.indexes.catch_up([making(embedder)])
+    old.store.indexes.catch_up([embedding_job(embedder)])
     old.store.close()
     for file in tmp_path.glob("cortex.db*"):
         file.unlink()
     new = folder_of(open_store())
     new.write(a_py="chair = 1\n")
     assert vector_ids(new.store, embedder) == set()
-    new.store.indexes.catch_up([making(embedder)])
+    new.store.indexes.catch_up([embedding_job(embedder)])
     (found, cosine), *rest = new.store.indexes.vectors(embedder.stamp).search(
         np.asarray(embedder.embed(["chair = 1"], "query")[0]), 5
     )
@@ -417,7 +417,7 @@ def test_check_reports_a_damaged_lexical_index(open_store, folder_of, damage):
 def test_check_reports_lost_and_superfluous_vectors(folder):
     embedder = HashingEmbedder()
     folder.write(a_py="lamp = 1\n", b_py="desk = 2\n")
-    folder.store.indexes.catch_up([making(embedder)])
+    folder.store.indexes.catch_up([embedding_job(embedder)])
     assert folder.store.check() == []
     vectors = folder.store.indexes.vectors(embedder.stamp)
     vectors.remove(vectors.ids()[:1])
@@ -440,7 +440,7 @@ def test_vector_catch_up_reads_only_texts_without_a_vector(folder):
                 connection.execute(
                     "UPDATE blobs SET text = x'00' WHERE id = ?", (folder.blob(path),)
                 )
-        folder.store.indexes.catch_up([making(embedder)])
+        folder.store.indexes.catch_up([embedding_job(embedder)])
         assert vector_ids(folder.store, embedder) == chunk_ids(folder)
 
     folder.write_all({"f0.py": "lamp = 0\n", "f1.py": "lamp = 1\n", "f2.py": "lamp = 2\n"})
@@ -607,7 +607,7 @@ def test_store_in_memory_is_searched_checked_tidied_and_repaired(
     indexes = folder.store.indexes
     assert (indexes.words(), indexes.damaged, indexes.tidy()) == (None, False, False)
     folder.write(a_py="lamp = 1\n", b_py="lamp = 2\n")
-    indexes.catch_up([making(HashingEmbedder())])
+    indexes.catch_up([embedding_job(HashingEmbedder())])
     assert find(folder.store, "lamp") == ["a.py", "b.py"]
     assert folder.store.check() == []
     indexes.doubt(StoreError("INDEX_DAMAGED", "it failed", context={"index": ""}))
@@ -747,11 +747,11 @@ def test_dead_rows_are_counted_by_removed_chunks(folder, monkeypatch):
 def test_lost_vector_rows_are_made_at_the_next_change_after_verify(folder):
     embedder = HashingEmbedder()
     folder.write(a_py="lamp = 1\n", b_py="desk = 2\n")
-    folder.store.indexes.catch_up([making(embedder)])
+    folder.store.indexes.catch_up([embedding_job(embedder)])
     vectors = folder.store.indexes.vectors(embedder.stamp)
     vectors.remove(vectors.ids()[:1])
     vectors.sync(folder.store.content.seq())
     folder.store.indexes.verify()
     folder.write(c_py="chair = 3\n")
-    folder.store.indexes.catch_up([making(embedder)])
+    folder.store.indexes.catch_up([embedding_job(embedder)])
     assert vector_ids(folder.store, embedder) == chunk_ids(folder)

@@ -22,7 +22,7 @@ EMBEDDER = HashingEmbedder(32)
 EVERYTHING = vector_indexes._USED
 
 
-class Asked:
+class RecordingEmbedder:
     """An embedder that keeps the texts of its calls, and can fail at the next one."""
 
     def __init__(self) -> None:
@@ -36,8 +36,8 @@ class Asked:
         return EMBEDDER.embed(texts, "passage")
 
 
-def catch_up(store: Store, asked: Asked | None = None) -> None:
-    store.indexes.catch_up([EmbeddingJob(EMBEDDER.stamp, (asked or Asked()).embed)])
+def catch_up(store: Store, asked: RecordingEmbedder | None = None) -> None:
+    store.indexes.catch_up([EmbeddingJob(EMBEDDER.stamp, (asked or RecordingEmbedder()).embed)])
 
 
 def vectors_of(store: Store) -> Vectors:
@@ -73,7 +73,7 @@ def assert_whole(store: Store) -> None:
         assert vectors.search(query, 50) == fresh.search(query, 50)
 
 
-def statements(store: Store, asked: Asked) -> list[str]:
+def statements(store: Store, asked: RecordingEmbedder) -> list[str]:
     """The SQL statements of a catch-up."""
     said: list[str] = []
     with store._connections.read() as connection:  # the only one that is open
@@ -85,7 +85,7 @@ def statements(store: Store, asked: Asked) -> list[str]:
 
 
 def test_update_reads_and_embeds_changed_texts_only(folder):
-    asked = Asked()
+    asked = RecordingEmbedder()
     folder.write_all({f"f{number}.py": f"lamp = {number}\n" for number in range(60)})
     catch_up(folder.store, asked)
     assert len(asked.texts) == 60
@@ -159,12 +159,12 @@ def test_chunks_of_a_source_are_the_known_ones_and_those_written_since(folder, m
     assert sets.chunks_within(narrow).tolist() == sorted(sets.chunks_within(narrow).tolist())
     monkeypatch.setattr(source_chunks, "LEAST_GROWN", 0)
     folder.write_all({f"g{number}.py": f"door = {number}\n" for number in range(20)})
-    # Looked up anew
+    # Looked up again
     assert within() == set(sets.chunks_within(narrow)) == set(texts_in_use(folder.store))
 
 
 def test_text_in_a_vector_set_is_never_embedded_again(folder):
-    asked = Asked()
+    asked = RecordingEmbedder()
     folder.write(a_py="lamp = 1\n")
     catch_up(folder.store, asked)
     folder.link("b.py", like="a.py")
@@ -209,7 +209,7 @@ def test_catch_up_killed_between_two_steps_goes_on_from_the_watermark(
     mark = first.store.content.seq()
     first.write(f3_py="desk = 3\n")
     first.remove("f4.py")
-    asked = Asked()
+    asked = RecordingEmbedder()
     if step == "words":
         first.catch_up()
     elif step == "embedding":
@@ -225,7 +225,7 @@ def test_catch_up_killed_between_two_steps_goes_on_from_the_watermark(
     assert vectors_of(again.store).watermark == mark
     again.write(g_py="chair = 1\n")  # before the vectors have had a turn
     again.catch_up()
-    asked = Asked()
+    asked = RecordingEmbedder()
     said = statements(again.store, asked)
     assert sorted(asked.texts) == ["chair = 1", "desk = 3"]
     assert EVERYTHING not in said
@@ -241,7 +241,7 @@ def test_vector_set_far_behind_is_compared_as_a_whole(folder, monkeypatch):
     for number in range(6):
         folder.remove(f"f{number}.py")
     folder.catch_up()
-    asked = Asked()
+    asked = RecordingEmbedder()
     assert EVERYTHING in statements(folder.store, asked)
     assert asked.texts == []
     assert_whole(folder.store)
@@ -257,7 +257,7 @@ def test_store_without_recorded_removals_is_compared_as_a_whole_once(folder):
     catch_up(folder.store)
     assert_whole(folder.store)
     folder.write(c_py="chair = 1\n")
-    assert EVERYTHING not in statements(folder.store, Asked())
+    assert EVERYTHING not in statements(folder.store, RecordingEmbedder())
 
 
 @pytest.mark.parametrize("harm", ["gone", "damaged"])
@@ -299,7 +299,7 @@ def test_verify_doubts_a_vector_set_with_a_wrong_number_of_rows(folder):
     catch_up(folder.store)
     folder.store.indexes.verify()
     folder.write(c_py="chair = 1\n")
-    assert EVERYTHING not in statements(folder.store, Asked())
+    assert EVERYTHING not in statements(folder.store, RecordingEmbedder())
     spoil(folder.store)
     folder.store.indexes.verify()
     folder.write(d_py="table = 1\n")
@@ -333,7 +333,7 @@ def test_reader_that_takes_over_continues_at_the_writer_s_watermark(open_store, 
     catch_up(writer.store)
     writer.write(c_py="chair = 1\n")
     writer.store.close()
-    asked = Asked()
+    asked = RecordingEmbedder()
     said = statements(heir.store, asked)
     assert (asked.texts, EVERYTHING in said) == (["chair = 1"], False)
     assert_whole(heir.store)

@@ -60,7 +60,7 @@ def do(ledger: Ledger | Store, work: Callable[[RecordTransaction], object], **mo
 def make(ledger: Ledger | Store, body: Body, **more: Any) -> Record[Any]:
     number = new_id(type(body))
     do(ledger, lambda step: step.make(number, body), **more)
-    return one(ledger, number)
+    return read_record(ledger, number)
 
 
 def change(ledger: Ledger | Store, number: str, **fields: object) -> Record[Any]:
@@ -70,10 +70,10 @@ def change(ledger: Ledger | Store, number: str, **fields: object) -> Record[Any]
         step.put(replace(record, body=replace(record.body, **fields)))
 
     do(ledger, work)
-    return one(ledger, number)
+    return read_record(ledger, number)
 
 
-def one(ledger: Ledger | Store, number: str) -> Record[Any]:
+def read_record(ledger: Ledger | Store, number: str) -> Record[Any]:
     found = ledger.records.one(number)
     assert found is not None
     return found
@@ -112,7 +112,7 @@ def test_change_feed_has_every_record_once_by_its_last_change(ledger: Ledger) ->
         ("three", 3),
         ("one again", 4),
     ]
-    assert [kept.record for kept in found] == [second, third, one(ledger, first.id)]
+    assert [kept.record for kept in found] == [second, third, read_record(ledger, first.id)]
     assert ledger.records.changes(4, 10) == [] and ledger.records.last_change() == 4
 
 
@@ -250,7 +250,7 @@ def test_records_in_a_reference_cycle_have_no_scope_and_no_reader(ledger: Ledger
     change(ledger, first, sensitivity="normal")
     assert scopes(ledger) == {first: "", second: ""}
     assert not sees(
-        Viewer("ada", 4, True, frozenset({"*"})), one(ledger, first), ledger.records.one
+        Viewer("ada", 4, True, frozenset({"*"})), read_record(ledger, first), ledger.records.one
     )
 
 
@@ -266,7 +266,7 @@ def test_link_is_in_the_change_feed_when_an_end_moves_or_becomes_sensitive(ledge
     last = ledger.records.last_change()
     change(ledger, target.id, title="the same place")
     assert [kept.record.id for kept in ledger.records.changes(last, 10)] == [target.id]
-    assert one(ledger, link.id) == link
+    assert read_record(ledger, link.id) == link
 
 
 def test_records_of_a_topic_are_in_the_change_feed_when_its_visibility_changes(
@@ -366,8 +366,8 @@ def test_consequences_of_a_write_reach_records_hidden_from_its_writer(ledger: Le
 
     do(ledger, work, sees=is_seen, guard=guard)
     assert (
-        one(ledger, hidden.id).body.subcortex == topic.id
-        and one(ledger, draft.id).body.sensitivity == SENSITIVE
+        read_record(ledger, hidden.id).body.subcortex == topic.id
+        and read_record(ledger, draft.id).body.sensitivity == SENSITIVE
     )
     assert set(scopes(ledger).values()) == {topic.id}
 

@@ -82,18 +82,20 @@ def change(store: Store | Ledger, number: str, **fields: object) -> None:
     do(store, work)
 
 
-def take(store: Store, *records: VersionedRecord, erased: tuple[str, ...] = (), **more: Any) -> int:
+def apply_records(
+    store: Store, *records: VersionedRecord, erased: tuple[str, ...] = (), **more: Any
+) -> int:
     common: dict[str, Any] = {"wording": word, "meta": {}}
     return store.records.apply(records, erased, **{**common, **more})
 
 
-def waits(store: Store, number: str) -> bool:
+def is_waiting(store: Store, number: str) -> bool:
     return any(
         changed.id == number for entry in store.outbox.waiting() for changed in entry.changes
     )
 
 
-def told(number: str, body: Body, change: int, version: int = 1) -> VersionedRecord:
+def from_core(number: str, body: Body, change: int, version: int = 1) -> VersionedRecord:
     return VersionedRecord(Record(number, body, "ada", 5, 6, version), change)
 
 
@@ -116,7 +118,7 @@ def home(open_store: Callable[..., Store]) -> Store:
     return store
 
 
-# -- what waits
+# -- waiting entries
 # --------------------------------------------------------------------------------------------------------
 
 
@@ -162,7 +164,7 @@ def test_outbox_entry_has_the_records_before_and_after_the_step(home: Store) -> 
         "",
         0,
     )
-    assert waits(home, made) and not waits(home, new_id(Task))
+    assert is_waiting(home, made) and not is_waiting(home, new_id(Task))
 
 
 def test_store_without_a_core_queues_nothing(open_store: Callable[..., Store]) -> None:
@@ -241,7 +243,7 @@ def test_entries_are_tried_refused_retried_and_dropped(home: Store) -> None:
     assert [entry.id for entry in home.outbox.waiting(1)] == [first]
     assert [entry.id for entry in home.outbox.waiting(after=first)] == [second, third]
     home.outbox.tried(first, "the network is away")
-    take(home, settle=second, refuse=("RIGHTS_MISSING", "you may not"))
+    apply_records(home, settle=second, refuse=("RIGHTS_MISSING", "you may not"))
     (found,) = home.outbox.waiting(1)
     assert (found.id, found.state, found.attempts, found.reason) == (
         first,
@@ -252,12 +254,14 @@ def test_entries_are_tried_refused_retried_and_dropped(home: Store) -> None:
     assert [
         (entry.id, entry.code, entry.reason, entry.attempts) for entry in home.outbox.refused()
     ] == [(second, "RIGHTS_MISSING", "you may not", 1)]
-    assert home.outbox.count() == (2, 1) and not waits(home, home.outbox.refused()[0].changes[0].id)
+    assert home.outbox.count() == (2, 1) and not is_waiting(
+        home, home.outbox.refused()[0].changes[0].id
+    )
     assert (
         home.outbox.retry([first]) == 0 and home.outbox.retry() == 1 and home.outbox.refused() == []
     )
     assert not home.outbox.drop(second)  # it is sent once more
-    take(home, settle=second, refuse=("RIGHTS_MISSING", "you may not"))
+    apply_records(home, settle=second, refuse=("RIGHTS_MISSING", "you may not"))
     assert home.outbox.drop(second) and not home.outbox.drop(second)
     assert ask(home, "SELECT entry FROM outbox_records ORDER BY entry") == [(first,), (third,)]
 
@@ -265,11 +269,11 @@ def test_entries_are_tried_refused_retried_and_dropped(home: Store) -> None:
 def test_dropped_record_is_sent_again_once_the_core_has_it(home: Store) -> None:
     thread = make(home, Thread("Mine"))
     (entry,) = home.outbox.waiting()
-    take(home, settle=entry.id, refuse=("RIGHTS_MISSING", "you may not"))
+    apply_records(home, settle=entry.id, refuse=("RIGHTS_MISSING", "you may not"))
     assert home.outbox.drop(entry.id)
     change(home, thread, title="Changed here")
     assert home.outbox.waiting() == []
-    take(home, told(thread, Thread("From a copy of this home"), 7))
+    apply_records(home, from_core(thread, Thread("From a copy of this home"), 7))
     change(home, thread, title="Changed again")
     assert [entry.changes[0].after for entry in home.outbox.waiting()] == [Thread("Changed again")]
 
@@ -278,7 +282,7 @@ def test_dropping_a_record_keeps_the_others_of_its_entry(home: Store) -> None:
     thread, task = make(home, Thread("Mine")), make(home, Task("Ours"))
     first, _ = home.outbox.waiting()
     for number in (first.id, first.id + 1):
-        take(
+        apply_records(
             home,
             settle=number,
             refuse=("RIGHTS_MISSING", "you may not") if number == first.id else None,
@@ -291,7 +295,7 @@ def test_dropping_a_record_keeps_the_others_of_its_entry(home: Store) -> None:
             step.put(replace(record, body=replace(record.body, body="more")))
 
     do(home, both)
-    assert home.outbox.drop(first.id) and not waits(home, thread) and waits(home, task)
+    assert home.outbox.drop(first.id) and not is_waiting(home, thread) and is_waiting(home, task)
     assert [[changed.id for changed in entry.changes] for entry in home.outbox.waiting()] == [
         [task]
     ]
@@ -302,7 +306,7 @@ def test_thousands_of_refused_entries_are_retried(home: Store) -> None:
         make(home, Thread(title))
     first, second = home.outbox.waiting()
     for entry in (first, second):
-        take(home, settle=entry.id, refuse=("RIGHTS_MISSING", "no"))
+        apply_records(home, settle=entry.id, refuse=("RIGHTS_MISSING", "no"))
     others = range(second.id + 1, second.id + 300_000)
     assert home.outbox.retry([first.id, *others, second.id]) == 2 and home.outbox.count() == (2, 0)
 
@@ -316,7 +320,7 @@ def test_damaged_outbox_entry_is_reported(home: Store) -> None:
     assert caught.value.code == "STORE_CORRUPT"
 
 
-# -- what was there before
+# -- records older than the connection
 # ---------------------------------------------------------------------------------------------
 
 
@@ -329,7 +333,7 @@ def test_earlier_records_are_queued_once_in_the_order_of_creation(
         make(store, body)
         for body in (Thread("a"), Task("b"), Thread("c"), Draft("comment", "d", "b"), Task("e"))
     ]
-    take(store, told(new_id(Task), Task("the Core's"), 7))
+    apply_records(store, from_core(new_id(Task), Task("the Core's"), 7))
     assert upload(store, "one", CORE) == 5 and store.content.get("core.url") == CORE["core.url"]
     entries = store.outbox.waiting()
     assert [[changed.id for changed in entry.changes] for entry in entries] == [made[:3], made[3:]]
@@ -340,7 +344,7 @@ def test_earlier_records_are_queued_once_in_the_order_of_creation(
         0
     ].key != entries[1].key
     for entry in entries:
-        take(store, settle=entry.id, refuse=("RIGHTS_MISSING", "you may not"))
+        apply_records(store, settle=entry.id, refuse=("RIGHTS_MISSING", "you may not"))
         store.outbox.drop(entry.id)
     assert upload(store, "another") == 5  # given up, and chosen once more
     store.outbox.forget()
@@ -349,10 +353,10 @@ def test_earlier_records_are_queued_once_in_the_order_of_creation(
 
 def test_records_lost_by_a_core_are_queued_before_those_that_refer_to_them(home: Store) -> None:
     first, second, waiting = (new_id(Task) for _ in range(3))
-    take(
+    apply_records(
         home,
         *(
-            told(number, Task("old"), place + 1)
+            from_core(number, Task("old"), place + 1)
             for place, number in enumerate((first, second, waiting))
         ),
     )
@@ -385,7 +389,7 @@ def test_outbox_entry_is_split_by_record(open_store: Callable[..., Store]) -> No
 
 def test_leaving_a_core_keeps_the_records_and_nothing_else(home: Store) -> None:
     make(home, Task("mine"))
-    take(home, told(new_id(Task), Task("the Core's"), 7))
+    apply_records(home, from_core(new_id(Task), Task("the Core's"), 7))
     home.outbox.forget()
     assert (
         home.outbox.count() == (0, 0)
@@ -399,17 +403,17 @@ def test_leaving_a_core_keeps_the_records_and_nothing_else(home: Store) -> None:
     assert home.outbox.count() == (0, 0)
 
 
-# -- what is taken over
+# -- records from the Core
 # ------------------------------------------------------------------------------------------------
 
 
 def test_applying_core_records_twice_equals_once(home: Store) -> None:
     task, thread = (
-        told(new_id(Task), Task("task", tags=("red",)), 12, 4),
-        told(new_id(Thread), Thread("thread"), 14),
+        from_core(new_id(Task), Task("task", tags=("red",)), 12, 4),
+        from_core(new_id(Thread), Thread("thread"), 14),
     )
     for _ in range(2):
-        assert take(home, task, thread, meta={"core.cursor": "one:14"}) == 2
+        assert apply_records(home, task, thread, meta={"core.cursor": "one:14"}) == 2
         assert [home.records.one(foreign.record.id) for foreign in (task, thread)] == [
             task.record,
             thread.record,
@@ -432,21 +436,21 @@ def test_applying_core_records_twice_equals_once(home: Store) -> None:
 
 def test_a_record_never_goes_back_to_an_older_change_but_in_another_epoch(home: Store) -> None:
     number = new_id(Task)
-    new, old = told(number, Task("new"), 20, 5), told(number, Task("old"), 10, 3)
+    new, old = from_core(number, Task("new"), 20, 5), from_core(number, Task("old"), 10, 3)
 
     def title() -> str:
         record = home.records.one(number)
         assert record is not None
         return record.body.title
 
-    take(home, told(number, Task("first"), 5, 2), meta={"core.epoch": "one"})
-    take(home, new)
-    assert take(home, old, meta={"core.epoch": "one"}) == 0 and title() == "new"
+    apply_records(home, from_core(number, Task("first"), 5, 2), meta={"core.epoch": "one"})
+    apply_records(home, new)
+    assert apply_records(home, old, meta={"core.epoch": "one"}) == 0 and title() == "new"
     assert list(home.records.versions(number)) == [2, 5]
-    assert take(home, old, meta={"core.epoch": "two"}) == 1 and title() == "old"
+    assert apply_records(home, old, meta={"core.epoch": "two"}) == 1 and title() == "old"
     assert (
-        take(home, new) == 1
-        and take(home, old, meta={"core.resync": "1"}) == 1
+        apply_records(home, new) == 1
+        and apply_records(home, old, meta={"core.resync": "1"}) == 1
         and title() == "old"
     )
     assert list(home.records.versions(number)) == [2, 3]
@@ -455,8 +459,8 @@ def test_a_record_never_goes_back_to_an_older_change_but_in_another_epoch(home: 
 def test_waiting_record_is_not_overwritten_until_it_was_sent(home: Store) -> None:
     number, other = make(home, Task("mine")), new_id(Task)
     entry = home.outbox.waiting()[0]
-    page = (told(number, Task("theirs"), 10, 3), told(other, Task("other"), 11))
-    assert take(home, *page, skip_waiting=True) == 1
+    page = (from_core(number, Task("theirs"), 10, 3), from_core(other, Task("other"), 11))
+    assert apply_records(home, *page, skip_waiting=True) == 1
     found = home.records.one(number)
     assert (
         found is not None
@@ -464,19 +468,21 @@ def test_waiting_record_is_not_overwritten_until_it_was_sent(home: Store) -> Non
         and home.outbox.known([number]) == {number: (3, NEVER_HERE)}
     )
     change(home, number, notes="later")
-    assert take(home, page[0], settle=entry.id, skip_waiting=True) == 0  # another entry still waits
+    assert (
+        apply_records(home, page[0], settle=entry.id, skip_waiting=True) == 0
+    )  # another entry still waits
     assert [entry.changes[0].after for entry in home.outbox.waiting()] == [
         Task("mine", notes="later")
     ]
-    assert take(home, page[0], settle=home.outbox.waiting()[0].id, skip_waiting=True) == 1
+    assert apply_records(home, page[0], settle=home.outbox.waiting()[0].id, skip_waiting=True) == 1
     assert home.records.one(number) == page[0].record and home.outbox.count() == (0, 0)
 
 
 def test_refused_entry_stays_and_its_record_follows_the_core(home: Store) -> None:
     number = make(home, Task("mine"))
     entry = home.outbox.waiting()[0]
-    answer = told(number, Task("theirs"), 10, 3)
-    take(
+    answer = from_core(number, Task("theirs"), 10, 3)
+    apply_records(
         home,
         answer,
         settle=entry.id,
@@ -494,12 +500,14 @@ def test_refused_entry_stays_and_its_record_follows_the_core(home: Store) -> Non
 
 def test_erased_record_is_gone_with_its_text(home: Store, tmp_path: Path) -> None:
     number, other = new_id(Task), new_id(Task)
-    take(
-        home, told(number, Task("Xylophonsecret", tags=("red",)), 1), told(other, Task("other"), 2)
+    apply_records(
+        home,
+        from_core(number, Task("Xylophonsecret", tags=("red",)), 1),
+        from_core(other, Task("other"), 2),
     )
-    take(home, told(number, Task("Zitherhidden"), 3, 2))
+    apply_records(home, from_core(number, Task("Zitherhidden"), 3, 2))
     home.indexes.catch_up()
-    assert take(home, erased=(number, "task_none")) == 0
+    assert apply_records(home, erased=(number, "task_none")) == 0
     assert (
         home.records.one(number) is None
         and home.records.versions(number) == {}
@@ -518,56 +526,60 @@ def test_erased_record_is_gone_with_its_text(home: Store, tmp_path: Path) -> Non
 
 def test_filtered_search_follows_applied_core_records(home: Store) -> None:
     number = new_id(Task)
-    take(home, told(number, Task("one", state="blocked"), 1))
+    apply_records(home, from_core(number, Task("one", state="blocked"), 1))
     wanted = RecordFilter(kinds=("task",), states=("blocked",))
     assert len(home.records.narrow(wanted, 100)[1] or ()) == 1
-    take(home, told(number, Task("one", state="done"), 2, 2))  # it is found by the same words
+    apply_records(
+        home, from_core(number, Task("one", state="done"), 2, 2)
+    )  # it is found by the same words
     assert home.records.narrow(wanted, 100)[1] == frozenset()
 
 
 def test_comments_are_found_by_the_latest_title_of_a_later_thread(home: Store) -> None:
     thread, early, late = new_id(Thread), new_id(Comment), new_id(Comment)
-    take(home, told(early, Comment(thread, "early"), 2))
-    take(home, told(late, Comment(thread, "late"), 3), told(thread, Thread("Lamps"), 4, 2))
+    apply_records(home, from_core(early, Comment(thread, "early"), 2))
+    apply_records(
+        home, from_core(late, Comment(thread, "late"), 3), from_core(thread, Thread("Lamps"), 4, 2)
+    )
     assert docs(home) == {thread: "Lamps", early: "Lamps early", late: "Lamps late"}
-    take(home, told(thread, Thread("Doors"), 5, 3))
+    apply_records(home, from_core(thread, Thread("Doors"), 5, 3))
     assert docs(home) == {thread: "Doors", early: "Doors early", late: "Doors late"}
 
 
 def test_scopes_and_partitions_follow_records_applied_in_any_order(tmp_path: Path) -> None:
     topic, thread, seen, draft = (new_id(kind) for kind in (Subcortex, Thread, Observation, Draft))
     page = [
-        told(seen, Observation("seen", thread=thread), 2),
-        told(draft, Draft("comment", "d", "b", target="billing"), 3),
-        told(thread, Thread("thread", subcortex=topic), 4),
-        told(topic, Subcortex("billing", "Billing"), 5),
+        from_core(seen, Observation("seen", thread=thread), 2),
+        from_core(draft, Draft("comment", "d", "b", target="billing"), 3),
+        from_core(thread, Thread("thread", subcortex=topic), 4),
+        from_core(topic, Subcortex("billing", "Billing"), 5),
     ]
     with closing(Store(tmp_path, shelved=True)) as store:
         for foreign in page:
-            take(store, foreign)
+            apply_records(store, foreign)
         assert set(ask(store, "SELECT id, scope FROM records")) == {
             (number, topic) for number in (topic, thread, seen, draft)
         }
         shelf = "SELECT sources.name FROM docs JOIN sources ON sources.id = docs.source WHERE path = '{}'"
         assert ask(store, shelf.format(seen)) == [(f"observation@{topic}",)]
-        take(store, told(thread, Thread("thread"), 6, 2))
+        apply_records(store, from_core(thread, Thread("thread"), 6, 2))
         assert ask(store, shelf.format(seen)) == [("observation@",)]
         assert {kept.record.id: kept.change for kept in store.records.changes(0, 9)}[seen] == 2
 
 
 def test_damaged_record_is_repaired_from_the_core(home: Store) -> None:
     number = new_id(Task)
-    take(home, told(number, Task("one"), 1))
+    apply_records(home, from_core(number, Task("one"), 1))
     with home._connections.write() as connection:
         connection.execute("UPDATE records SET body = '{'")
-    take(home, told(number, Task("two"), 2, 2))
+    apply_records(home, from_core(number, Task("two"), 2, 2))
     assert home.records.get([number])[number].body.title == "two"
 
 
 def test_failed_page_of_core_records_is_rolled_back(home: Store) -> None:
     mine, page = (
         make(home, Task("mine")),
-        [told(new_id(Task), Task(f"{place}"), place + 1) for place in range(5)],
+        [from_core(new_id(Task), Task(f"{place}"), place + 1) for place in range(5)],
     )
     entry = home.outbox.waiting()[0]
 
@@ -577,7 +589,7 @@ def test_failed_page_of_core_records_is_rolled_back(home: Store) -> None:
         return word(record, get)
 
     with pytest.raises(RuntimeError):
-        take(
+        apply_records(
             home,
             *page,
             erased=(mine,),
@@ -589,7 +601,7 @@ def test_failed_page_of_core_records_is_rolled_back(home: Store) -> None:
         mine
     ] and home.outbox.known() == {}
     assert home.content.get("core.cursor") == "" and home.outbox.waiting() == [entry]
-    assert take(home, *page, meta={"core.cursor": "one:5"}, settle=entry.id) == 5
+    assert apply_records(home, *page, meta={"core.cursor": "one:5"}, settle=entry.id) == 5
 
 
 KILLED = """
@@ -619,15 +631,15 @@ def test_page_of_core_records_is_rolled_back_when_the_process_dies(
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 30), st.booleans()), max_size=12))
 def test_pages_in_any_order_and_number_leave_the_newest_of_each_record(
-    told_pages: list[tuple[str, int, bool]],
+    delivered_pages: list[tuple[str, int, bool]],
 ) -> None:
     """The mark of a record never goes back, and the record is that of its mark."""
     with closing(Store(None)) as store:
         newest: dict[str, int] = {}
-        for name, number, again in told_pages:
-            foreign = told(f"task_{name:0>26}", Task(f"{name}{number}"), number, number)
+        for name, number, again in delivered_pages:
+            foreign = from_core(f"task_{name:0>26}", Task(f"{name}{number}"), number, number)
             for _ in range(1 + again):
-                take(store, foreign)
+                apply_records(store, foreign)
             newest[foreign.record.id] = max(newest.get(foreign.record.id, 0), number)
         assert {number: mark[1] for number, mark in store.outbox.known().items()} == newest
         found = store.records.get(newest)

@@ -36,14 +36,14 @@ STEPS = st.lists(
 )
 
 
-class Played:
+class PlayedSteps:
     """Steps on one ledger, beside those of earlier examples."""
 
     def __init__(self, ledger: Ledger, ids: dict[str, str], mark: str) -> None:
         self._ledger, self._ids, self._mark = ledger, ids, mark
         self._names = {number: name for name, number in ids.items()}
         self._since = ledger.records.last_change()
-        self.told: list[object] = []  # to each step
+        self.answers: list[object] = []  # to each step
 
     def play(self, steps: Any, *, together: bool = False, ahead: bool = False) -> None:
         with self._ledger.together() if together else nullcontext():
@@ -59,9 +59,9 @@ class Played:
                         str(deeds),
                     )
                 except InputError as error:
-                    self.told.append(error.code)
+                    self.answers.append(error.code)
                 else:
-                    self.told.append((done.result, done.replayed))
+                    self.answers.append((done.result, done.replayed))
 
     def left(self) -> object:
         """Everything that the steps left in the ledger."""
@@ -101,15 +101,15 @@ class Played:
                     replace(found, body=replace(found.body, title=f"{found.body.title}+{number}"))
                 )
             case "get":
-                self.told.append(None if found is None else (found.body.title, found.version))
+                self.answers.append(None if found is None else (found.body.title, found.version))
             case "select":
                 several = step.select(RecordFilter(kinds=("thread",)))
-                self.told.append(
+                self.answers.append(
                     sorted(record.body.title for record in several if record.id in self._names)
                 )
             case "newest":
                 ends = {number[-26:]: name for number, name in self._names.items()}
-                self.told.append(ends.get(step.newest()))
+                self.answers.append(ends.get(step.newest()))
 
 
 def perform(
@@ -131,10 +131,10 @@ def test_write_batch_equals_the_same_writes_one_by_one(
     alone_ledger: Ledger, kept: Ledger, steps: Any, ahead: bool
 ):
     ids, mark = {name: new_id(Thread) for name in NAMES}, fresh_key()
-    alone, together = Played(alone_ledger, ids, mark), Played(kept, ids, mark)
+    alone, together = PlayedSteps(alone_ledger, ids, mark), PlayedSteps(kept, ids, mark)
     alone.play(steps)
     together.play(steps, together=True, ahead=ahead)
-    assert alone.told == together.told and alone.left() == together.left()
+    assert alone.answers == together.answers and alone.left() == together.left()
 
 
 @pytest.fixture
@@ -149,7 +149,7 @@ def kept(database: str) -> Iterator[Ledger]:
         yield ledger
 
 
-class Counting:
+class CountingConnection:
     """A connection that counts its statements."""
 
     def __init__(self) -> None:
@@ -160,7 +160,7 @@ class Counting:
 
 
 def test_batch_of_new_records_needs_few_statements():
-    counting = Counting()
+    counting = CountingConnection()
     batch = WriteBatch(counting, 7)
     for number in range(50):
         with batch.part():

@@ -96,7 +96,7 @@ def word(record: Record[Any], get: Callable[[str], Record[Any] | None]) -> Index
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class SharedRecords:
     """Records open twice: by the writer, and by a second reader."""
 
     records: Records
@@ -158,7 +158,7 @@ class Kept:
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Kept]:
+def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SharedRecords]:
     url = (
         f"sqlite:///{tmp_path}"
         if request.param == "sqlite"
@@ -166,7 +166,7 @@ def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Kept]:
     )
     with ExitStack() as opened:
         ledger, other = (opened.enter_context(open_ledger(url)) for _ in range(2))
-        yield Kept(ledger.records, ledger.records, other.records, url, count())
+        yield SharedRecords(ledger.records, ledger.records, other.records, url, count())
 
 
 def refused(work: Callable[[], object]) -> CortexError:
@@ -179,7 +179,7 @@ def refused(work: Callable[[], object]) -> CortexError:
 # --------------------------------------------------------------------------------------------------------------
 
 
-def test_repeated_key_gives_the_first_result_and_writes_nothing(kept: Kept) -> None:
+def test_repeated_key_gives_the_first_result_and_writes_nothing(kept: SharedRecords) -> None:
     def work(step: RecordTransaction) -> str:
         return step.make(new_id(Thread), BODIES[1]).id
 
@@ -188,7 +188,7 @@ def test_repeated_key_gives_the_first_result_and_writes_nothing(kept: Kept) -> N
     assert kept.records.count(RecordFilter()) == 1 and len(kept.records.deeds()) == 1
 
 
-def test_repeated_key_with_another_payload_is_refused(kept: Kept) -> None:
+def test_repeated_key_with_another_payload_is_refused(kept: SharedRecords) -> None:
     kept.do(lambda step: step.make(new_id(Thread), BODIES[1]), "key-1", "payload")
     error = refused(
         lambda: kept.do(lambda step: step.make(new_id(Task), BODIES[5]), "key-1", "another")
@@ -197,7 +197,7 @@ def test_repeated_key_with_another_payload_is_refused(kept: Kept) -> None:
     assert kept.titles() == ["How do we round?"]
 
 
-def test_same_key_of_another_actor_is_another_key(kept: Kept) -> None:
+def test_same_key_of_another_actor_is_another_key(kept: SharedRecords) -> None:
     for actor in (PERSON, AGENT):
         assert not kept.do(
             lambda step: step.make(new_id(Thread), BODIES[1]), "key-1", actor=actor
@@ -205,7 +205,7 @@ def test_same_key_of_another_actor_is_another_key(kept: Kept) -> None:
     assert {record.author for record in kept.records.select(RecordFilter())} == {"person", "agent"}
 
 
-def test_result_of_a_key_can_be_looked_up(kept: Kept) -> None:
+def test_result_of_a_key_can_be_looked_up(kept: SharedRecords) -> None:
     assert kept.records.known(PERSON, "key-1", "write", "") is None
     kept.do(lambda step: "result", "key-1")
     assert kept.records.known(PERSON, "key-1", "write", "") == TransactionResult("result", True)
@@ -215,7 +215,7 @@ def test_result_of_a_key_can_be_looked_up(kept: Kept) -> None:
     )
 
 
-def test_32_concurrent_retries_of_a_key_give_one_record(kept: Kept) -> None:
+def test_32_concurrent_retries_of_a_key_give_one_record(kept: SharedRecords) -> None:
     ready = threading.Barrier(RETRIES, timeout=DEADLINE)
 
     def retry(number: int) -> TransactionResult:
@@ -260,7 +260,7 @@ store.close()
 """
 
 
-def test_retries_of_a_key_from_several_processes_give_one_record(kept: Kept) -> None:
+def test_retries_of_a_key_from_several_processes_give_one_record(kept: SharedRecords) -> None:
     command = [sys.executable, "-c", RETRY, kept.place]
     started = [
         subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -281,7 +281,7 @@ def test_retries_of_a_key_from_several_processes_give_one_record(kept: Kept) -> 
 # -------------------------------------------------------------------------------------------------------------
 
 
-def test_failed_step_is_rolled_back_and_its_key_stays_free(kept: Kept) -> None:
+def test_failed_step_is_rolled_back_and_its_key_stays_free(kept: SharedRecords) -> None:
     def fail(step: RecordTransaction) -> str:
         step.make(new_id(Thread), BODIES[1])
         raise RuntimeError("halfway")
@@ -296,7 +296,7 @@ def test_failed_step_is_rolled_back_and_its_key_stays_free(kept: Kept) -> None:
     assert not kept.do(lambda step: step.make(new_id(Thread), BODIES[1]), "key-1").replayed
 
 
-def test_step_reads_its_own_writes(kept: Kept) -> None:
+def test_step_reads_its_own_writes(kept: SharedRecords) -> None:
     def work(step: RecordTransaction) -> str:
         made = step.make(new_id(Thread), Thread("One"))
         after = step.put(replace(made, body=Thread("Two", tags=("x",))))
@@ -312,7 +312,7 @@ def test_step_reads_its_own_writes(kept: Kept) -> None:
 
 
 @pytest.mark.parametrize("body", BODIES, ids=kind_of)
-def test_record_of_every_kind_is_read_back_unchanged(kept: Kept, body: Body) -> None:
+def test_record_of_every_kind_is_read_back_unchanged(kept: SharedRecords, body: Body) -> None:
     record = kept.make(body, AGENT)
     assert (record.body, record.kind, record.author, record.version) == (
         body,
@@ -327,7 +327,7 @@ def test_record_of_every_kind_is_read_back_unchanged(kept: Kept, body: Body) -> 
         ], role
 
 
-def test_stale_version_of_a_record_is_refused(kept: Kept) -> None:
+def test_stale_version_of_a_record_is_refused(kept: SharedRecords) -> None:
     record = kept.make(Task("One"))
     seen = kept.one(record.id)
     kept.do_elsewhere(lambda step: step.put(replace(seen, body=Task("Two"))))
@@ -344,7 +344,7 @@ def test_stale_version_of_a_record_is_refused(kept: Kept) -> None:
     assert kept.one(record.id).body.title == "Two"
 
 
-def test_author_and_creation_time_never_change(kept: Kept) -> None:
+def test_author_and_creation_time_never_change(kept: SharedRecords) -> None:
     record = kept.make(Task("One"), AGENT)
     kept.do(lambda step: step.put(replace(record, body=Task("Two"), author="somebody", created=1)))
     after = kept.one(record.id)
@@ -354,7 +354,7 @@ def test_author_and_creation_time_never_change(kept: Kept) -> None:
     ) and after.updated >= record.updated
 
 
-def test_write_for_another_author_is_logged_with_its_actor(kept: Kept) -> None:
+def test_write_for_another_author_is_logged_with_its_actor(kept: SharedRecords) -> None:
     def work(step: RecordTransaction) -> str:
         step.author = "agent"
         return step.make(new_id(Thread), Thread("Approved")).id
@@ -364,7 +364,7 @@ def test_write_for_another_author_is_logged_with_its_actor(kept: Kept) -> None:
     assert [(deed.actor, deed.tier) for deed in kept.records.deeds(number)] == [("person", 4)]
 
 
-def test_every_earlier_version_is_kept(kept: Kept) -> None:
+def test_every_earlier_version_is_kept(kept: SharedRecords) -> None:
     number = kept.make(Artifact("One")).id
     kept.change(number, title="Two")
     kept.change(number, state="proposed")
@@ -375,7 +375,7 @@ def test_every_earlier_version_is_kept(kept: Kept) -> None:
     assert versions[3] == kept.one(number) and kept.records.versions("artifact_none") == {}
 
 
-def test_audit_log_has_actor_action_and_key(kept: Kept) -> None:
+def test_audit_log_has_actor_action_and_key(kept: SharedRecords) -> None:
     number = kept.make(Task("One"), AGENT).id
 
     def work(step: RecordTransaction) -> None:
@@ -395,11 +395,11 @@ def test_audit_log_has_actor_action_and_key(kept: Kept) -> None:
     assert newest.at >= first.at and newest.id > first.id
 
 
-# -- asking
+# -- filters
 # ------------------------------------------------------------------------------------------------------------
 
 
-def test_references_follow_the_last_version_of_a_record(kept: Kept) -> None:
+def test_references_follow_the_last_version_of_a_record(kept: SharedRecords) -> None:
     number = kept.make(Task("One", thread="thread_1", assignees=("lena",))).id
     kept.change(number, thread="thread_2", assignees=())
     assert (
@@ -412,7 +412,7 @@ def test_references_follow_the_last_version_of_a_record(kept: Kept) -> None:
     assert kept.records.pointing(["thread_2"], ["about"]) == [] == kept.records.pointing([])
 
 
-def test_record_filter_combines_every_condition(kept: Kept) -> None:
+def test_record_filter_combines_every_condition(kept: SharedRecords) -> None:
     kept.make(Task("A", state="blocked", tags=("red",)), AGENT)
     kept.make(Task("B", tags=("red",), sensitivity=SENSITIVE))
     kept.make(Thread("C", tags=("red",)))
@@ -426,7 +426,7 @@ def test_record_filter_combines_every_condition(kept: Kept) -> None:
     assert kept.titles(refs=(("tag", "red"), ("tag", "blue"))) == []
 
 
-def test_pages_follow_one_another_without_gap_or_repetition(kept: Kept) -> None:
+def test_pages_follow_one_another_without_gap_or_repetition(kept: SharedRecords) -> None:
     made = [kept.make(Task(f"{number}")).id for number in range(7)]
     seen: list[str] = []
     while page := kept.records.select(
@@ -437,7 +437,7 @@ def test_pages_follow_one_another_without_gap_or_repetition(kept: Kept) -> None:
     assert [record.id for record in kept.records.select(RecordFilter(), 2, 2)] == made[4:2:-1]
 
 
-def test_filter_by_update_orders_last_changed_first(kept: Kept) -> None:
+def test_filter_by_update_orders_last_changed_first(kept: SharedRecords) -> None:
     first = kept.make(Task("first"))
     kept.make(Task("second"))
 
@@ -454,7 +454,7 @@ def test_filter_by_update_orders_last_changed_first(kept: Kept) -> None:
     assert kept.titles(since=changed) == ["first"] and kept.titles(until=changed) == ["second"]
 
 
-def test_code_is_found_by_its_file_and_by_the_folder_above(kept: Kept) -> None:
+def test_code_is_found_by_its_file_and_by_the_folder_above(kept: SharedRecords) -> None:
     kept.make(Thread("deep", code_links=(CodeLink("src/a/b.py"),)))
     kept.make(Thread("beside", code_links=(CodeLink("src/a-b.py"),)))
     for path, titles in (
@@ -470,7 +470,7 @@ def test_code_is_found_by_its_file_and_by_the_folder_above(kept: Kept) -> None:
     ("few", "walked"), [(3_000, 200), (4, 200), (4, 1)], ids=["sorted", "walked", "too many"]
 )
 def test_newest_referring_records_are_the_same_for_few_and_many(
-    kept: Kept, monkeypatch, few, walked
+    kept: SharedRecords, monkeypatch, few, walked
 ) -> None:
     monkeypatch.setattr(row_reader, "FEW", few)
     monkeypatch.setattr(row_reader, "MOST_WALKED", walked)
@@ -508,14 +508,14 @@ def test_newest_referring_records_are_the_same_for_few_and_many(
                 assert kept.records.pointing(targets, roles, limit) == pointing[:limit]
 
 
-def test_records_due_for_review_are_found(kept: Kept) -> None:
+def test_records_due_for_review_are_found(kept: SharedRecords) -> None:
     kept.make(Artifact("late", review_by="2026-01-01"))
     kept.make(Artifact("later", review_by="2027-01-01"))
     kept.make(Artifact("never"))
     assert kept.titles(due="2026-06-01") == ["late"]
 
 
-def test_record_is_found_by_the_start_of_its_id(kept: Kept) -> None:
+def test_record_is_found_by_the_start_of_its_id(kept: SharedRecords) -> None:
     task, thread = kept.make(Task("task")), kept.make(Thread("thread"))
     assert kept.records.starting(task.id[:-4]) == [task] and kept.records.starting("thread_") == [
         thread
@@ -622,14 +622,14 @@ def test_unknown_fields_of_a_newer_cortex_are_left_out() -> None:
     )
 
 
-# -- SQLite: what is found, and what nobody can change
+# -- SQLite: search, and the audit log
 # -----------------------------------------------------------------
 
 
 @pytest.fixture
-def desk(open_store: Callable[..., Store], tmp_path: Path) -> tuple[Store, Kept]:
+def searchable(open_store: Callable[..., Store], tmp_path: Path) -> tuple[Store, SharedRecords]:
     store = open_store()
-    return store, Kept(store.records, store.records, store.records, str(tmp_path), count())
+    return store, SharedRecords(store.records, store.records, store.records, str(tmp_path), count())
 
 
 def ask(store: Store, sql: str, *values: object) -> list[tuple[Any, ...]]:
@@ -647,8 +647,10 @@ def docs(store: Store) -> set[tuple[str, str]]:
     )
 
 
-def test_record_is_found_only_in_the_source_of_its_kind(desk: tuple[Store, Kept]) -> None:
-    store, kept = desk
+def test_record_is_found_only_in_the_source_of_its_kind(
+    searchable: tuple[Store, SharedRecords],
+) -> None:
+    store, kept = searchable
     thread, task = kept.make(Thread("Lamps")), kept.make(Task("Doors"))
     for body in BODIES[-3:]:
         kept.make(body)
@@ -662,8 +664,10 @@ def test_record_is_found_only_in_the_source_of_its_kind(desk: tuple[Store, Kept]
     assert store.records.by_docs(list(found)) == {next(iter(found)): thread}
 
 
-def test_changed_record_is_found_by_its_new_text_only(desk: tuple[Store, Kept]) -> None:
-    store, kept = desk
+def test_changed_record_is_found_by_its_new_text_only(
+    searchable: tuple[Store, SharedRecords],
+) -> None:
+    store, kept = searchable
     number = kept.make(Thread("Lamps")).id
     before = ask(store, "SELECT id FROM docs")
     kept.change(number, title="Doors")
@@ -674,8 +678,10 @@ def test_changed_record_is_found_by_its_new_text_only(desk: tuple[Store, Kept]) 
     assert ask(store, "SELECT id FROM docs") == after
 
 
-def test_sensitive_record_moves_to_a_source_without_vectors(desk: tuple[Store, Kept]) -> None:
-    store, kept = desk
+def test_sensitive_record_moves_to_a_source_without_vectors(
+    searchable: tuple[Store, SharedRecords],
+) -> None:
+    store, kept = searchable
     number = kept.make(Thread("Salaries")).id
     kept.change(number, sensitivity=SENSITIVE)
     assert docs(store) == {("thread!", number)}
@@ -684,8 +690,10 @@ def test_sensitive_record_moves_to_a_source_without_vectors(desk: tuple[Store, K
     assert docs(store) == {("thread", number)}
 
 
-def test_vectors_are_made_for_every_record_but_private_ones(desk: tuple[Store, Kept]) -> None:
-    store, kept = desk
+def test_vectors_are_made_for_every_record_but_private_ones(
+    searchable: tuple[Store, SharedRecords],
+) -> None:
+    store, kept = searchable
     number = kept.make(Thread("Lamps")).id
     kept.make(Thread("Lamps", sensitivity=SENSITIVE))  # the same text is another one
     assert sorted(ask(store, "SELECT private FROM blobs")) == [(0,), (1,)]
@@ -710,9 +718,9 @@ def test_vectors_are_made_for_every_record_but_private_ones(desk: tuple[Store, K
 
 
 def test_record_with_a_changed_context_is_reworded_without_a_new_version(
-    desk: tuple[Store, Kept],
+    searchable: tuple[Store, SharedRecords],
 ) -> None:
-    store, kept = desk
+    store, kept = searchable
     record = kept.make(Thread("Lamps"))
     before = ask(store, "SELECT id FROM docs")
 
@@ -726,9 +734,9 @@ def test_record_with_a_changed_context_is_reworded_without_a_new_version(
 
 @pytest.mark.parametrize("sql", ["DELETE FROM audit", "UPDATE audit SET actor = 'nobody'"])
 def test_sqlite_audit_log_cannot_be_changed(
-    desk: tuple[Store, Kept], tmp_path: Path, sql: str
+    searchable: tuple[Store, SharedRecords], tmp_path: Path, sql: str
 ) -> None:
-    _, kept = desk
+    _, kept = searchable
     kept.make(Task("One"))
     with (
         closing(sqlite3.connect(tmp_path / "cortex.db")) as raw,
@@ -762,5 +770,5 @@ def test_store_older_than_records_is_migrated_and_keeps_everything(tmp_path: Pat
         assert (after["sources"], after["docs"]) == (before["sources"], before["docs"])
         assert ask(store, "SELECT hash, private FROM blobs") == [(b"\x01", 0)]
         assert ask(store, "PRAGMA user_version") == [(len(schema.MIGRATIONS),)]
-        kept = Kept(store.records, store.records, store.records, "", count())
+        kept = SharedRecords(store.records, store.records, store.records, "", count())
         assert kept.make(Task("One")).version == 1
