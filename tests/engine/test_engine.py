@@ -516,7 +516,9 @@ def test_memory_of_a_fullworkspace_search_is_returned(root):
     assert kept < taken / 2
 
 
-def test_auto_indexer_without_the_lease_releases_the_fullworkspace_cache(open_engine, monkeypatch):
+def test_auto_indexer_without_the_lease_releases_the_fullworkspace_cache(
+    open_engine, monkeypatch, until
+):
     monkeypatch.setattr(keeper_module, "IDLE_WORKER_SECONDS", 0.0)
     monkeypatch.setattr(keeper_module, "LEASE_SECONDS", 0.02)
     holder, reader = open_engine(), open_engine()
@@ -525,10 +527,7 @@ def test_auto_indexer_without_the_lease_releases_the_fullworkspace_cache(open_en
     reader.search(Query("switch lamp", mode=Mode.FULL))
     assert set(psutil.Process().children()) - before
     keeper = keeper_module.AutoIndexer(reader)
-    deadline = time.monotonic() + DEADLINE
-    while set(psutil.Process().children()) - before:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    until(lambda: not set(psutil.Process().children()) - before, DEADLINE)
     keeper.close()
 
 
@@ -999,7 +998,7 @@ def test_store_files_are_readable_by_their_owner_only_under_any_umask(tmp_path):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="modes are POSIX's")
-def test_files_with_open_permissions_are_made_private_when_opened(tmp_path):
+def test_index_folder_with_open_permissions_is_made_private(tmp_path):
     folder = tmp_path / "project" / ".cortex"
     (folder / "vectors-1").mkdir(parents=True)
     (folder / "vectors-1").chmod(0o755)

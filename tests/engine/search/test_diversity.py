@@ -41,7 +41,7 @@ def test_slightly_similar_hits_keep_their_order():
     assert [candidate.place.doc.id for candidate in found] == [0, 1, 2]
 
 
-def test_demoted_hit_explains_its_demotion():
+def test_demoted_hit_carries_the_size_of_its_demotion():
     (_, _, last) = diversify(
         make_candidates(1.0, 0.9, 0.6), 0.7, lambda one, other: float((one, other) == (0, 1)), 0.9
     )

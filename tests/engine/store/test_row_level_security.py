@@ -370,14 +370,14 @@ def test_reused_connection_forgets_its_earlier_viewer(pair):
     for _ in range(3):
         with confined.viewed_by(both):
             assert {
-                each.id for each in confined.records.select(RecordFilter(kinds=("thread",)))
+                record.id for record in confined.records.select(RecordFilter(kinds=("thread",)))
             } == {open_one.id, secret.id}
             assert (
                 len(confined.records.narrow(RecordFilter(kinds=("thread",), since=1), 100)[0]) == 2
             )
         with confined.viewed_by(viewer):
             assert [
-                each.id for each in confined.records.select(RecordFilter(kinds=("thread",)))
+                record.id for record in confined.records.select(RecordFilter(kinds=("thread",)))
             ] == [open_one.id]
             assert (
                 len(confined.records.narrow(RecordFilter(kinds=("thread",), since=1), 100)[0]) == 1

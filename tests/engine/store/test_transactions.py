@@ -81,7 +81,7 @@ def test_database_is_opened_with_the_required_settings(connect):
         assert {name: setting(writer, name) for name in expected} == expected
 
 
-def test_personal_data_is_synced_to_disk_and_deleted_data_overwritten(connect):
+def test_durable_write_is_synced_and_erasing_write_overwrites(connect):
     connections = connect()
     for durable, erase in ((True, False), (False, True), (True, True), (False, False)):
         with connections.write(durable=durable, erase=erase) as writer:
@@ -150,7 +150,7 @@ def test_failed_write_in_a_joint_transaction_is_rolled_back_alone(connect):
     assert values(connections) == [1, 3, 4]
 
 
-def test_many_failures_in_one_transaction_nest_no_deeper(connect):
+def test_many_failures_in_one_transaction_leave_no_savepoint(connect):
     connections = connect()
     with connections.together() as _, connections.write() as writer:
         for value in range(3):
@@ -375,7 +375,7 @@ def test_closing_waits_until_a_reader_is_done(connect, monkeypatch):
     assert seen == [[]] and time.monotonic() - began < DEADLINE / 2
 
 
-def test_failed_open_does_not_count_as_a_reader(connect, monkeypatch):
+def test_closing_after_a_failed_open_waits_for_no_reader(connect, monkeypatch):
     monkeypatch.setattr(module, "CLOSE_SECONDS", DEADLINE)
     connections = connect()
     with monkeypatch.context() as patched:

@@ -77,8 +77,8 @@ def test_definition_is_in_exactly_the_chunks_that_hold_its_line(folder, lines):
     wanted = [
         (n, symbol.qualified)
         for symbol in named
-        for n, each in chunks
-        if each.start_line <= symbol.start_line <= each.end_line
+        for n, chunk in chunks
+        if chunk.start_line <= symbol.start_line <= chunk.end_line
     ]
     found = folder.store.content.definitions([folder.source.id], ["lamp"])
     assert [(definition.chunk, definition.qualified) for definition in found] == wanted

@@ -93,7 +93,7 @@ def test_idle_connections_that_were_cut_are_replaced_unnoticed(ledger, database)
         assert len(titles(ledger)) == number + 1
 
 
-def test_connection_cut_while_opening_the_ledger_is_opened_again(ledger, database):
+def test_connection_cut_while_opening_the_ledger_is_opened_again(ledger, database, until):
     import psycopg
 
     opened: list[Ledger] = []
@@ -106,11 +106,10 @@ def test_connection_cut_while_opening_the_ledger_is_opened_again(ledger, databas
         beginning = threading.Thread(target=lambda: opened.append(open_ledger(database)))
         beginning.start()
         for _ in range(2):
-            while (found := watching.execute(waiting).fetchone()) is None:
-                time.sleep(0.005)
+            until(lambda: watching.execute(waiting).fetchone() is not None)
+            found = watching.execute(waiting).fetchone()
             watching.execute("SELECT pg_terminate_backend(%s)", found)
-            while watching.execute(waiting).fetchone() == found:
-                time.sleep(0.005)
+            until(lambda found=found: watching.execute(waiting).fetchone() != found)
         holding.rollback()
         beginning.join()
     assert titles(opened[0]) == []
