@@ -1,4 +1,4 @@
-"""Keeping a folder fresh: with and without watching, through failures, and until it is closed."""
+"""Automatic indexing: with and without watching, through failures, and until closed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def keep(root: Path, tmp_path: Path) -> Iterator[Keep]:
-    """Opens an engine on the test's folder and keeps it fresh until the test ends."""
+    """Open an engine on the test's folder and keep it fresh until the test ends."""
     with ExitStack() as opened:
 
         def keep_one(
@@ -67,7 +67,7 @@ def test_a_new_file_is_found_and_a_removed_one_is_not(keep, root, until, watchin
     until(lambda: not engine.knows("lamp.py"))
 
 
-def test_without_watching_and_comparing_a_look_can_be_asked_for(keep, root, until):
+def test_index_run_can_be_requested_without_watching_and_polling(keep, root, until):
     engine, keeper = keep(workspace__watch_files=False, indexing__update_interval=3600)
     until(lambda: engine.freshness().state == "ready")
     (root / "lamp.py").write_text("lamp = 1\n", encoding="utf-8")
@@ -75,7 +75,7 @@ def test_without_watching_and_comparing_a_look_can_be_asked_for(keep, root, unti
     until(lambda: engine.knows("lamp.py"))
 
 
-def test_closing_ends_the_thread_and_gives_nothing_of_the_engine_away(keep, until):
+def test_closing_ends_the_thread_and_keeps_the_engine_open(keep, until):
     engine, keeper = keep()
     until(lambda: engine.freshness().state == "ready")
     assert keepers()
@@ -84,7 +84,7 @@ def test_closing_ends_the_thread_and_gives_nothing_of_the_engine_away(keep, unti
     assert engine.index().status == "completed"
 
 
-def test_a_run_that_fails_is_tried_again(keep, root, until, monkeypatch):
+def test_failed_run_is_retried(keep, root, until, monkeypatch):
     monkeypatch.setattr(keeper_module, "RETRY_SECONDS", 0.05)
     (root / "pyproject.toml").rename(root / "lamp.toml")  # no project: the store is elsewhere
     engine, keeper = keep(workspace__watch_files=False)
@@ -97,7 +97,7 @@ def test_a_run_that_fails_is_tried_again(keep, root, until, monkeypatch):
     assert engine.knows("lamp.toml")
 
 
-def test_without_room_for_vectors_every_save_is_still_taken_once(keep, root, until):
+def test_each_save_is_indexed_once_without_room_for_vectors(keep, root, until):
     engine, _ = keep(HashingEmbedder(), limits__memory__embeddings=0)
     until(lambda: engine.freshness().error)
     for number in range(3):
@@ -105,7 +105,7 @@ def test_without_room_for_vectors_every_save_is_still_taken_once(keep, root, unt
         until(lambda number=number: engine.knows(f"lamp{number}.py"), keeper_module.RETRY_SECONDS)
 
 
-def test_a_save_that_changes_nothing_is_one_line_of_the_log_and_no_more(keep, root, until):
+def test_save_without_a_change_is_one_line_of_the_log(keep, root, until):
     engine, _ = keep()
     until(lambda: engine.freshness().state == "ready" and not engine.running)
     (root / "pyproject.toml").touch()
@@ -118,7 +118,7 @@ def test_a_save_that_changes_nothing_is_one_line_of_the_log_and_no_more(keep, ro
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows doesn't remove a file that is open")
-def test_a_store_that_was_removed_is_filled_again(keep, root, until):
+def test_removed_store_is_filled_again(keep, root, until):
     engine, _ = keep()
     until(lambda: engine.freshness().state == "ready")
     before = engine.store

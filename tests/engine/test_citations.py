@@ -1,4 +1,4 @@
-"""A citation notices what happened to the code it speaks of, and nothing else."""
+"""Citations: reports of changes to the cited code, and of nothing else."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def git(root: Path) -> Git:
 
 
 def commit(git: Git) -> str:
-    """Commit all that there is; gives how answers name it."""
+    """Commit everything; gives the commit as answers name it."""
     git("add", "-A")
     git("commit", "-q", "-m", "change")
     return f"(commit {git('rev-parse', 'HEAD')[:7]}, 2026-11-02)"
@@ -96,11 +96,13 @@ def rewrite(root: Path, old: str, new: str, path: str = "src/accounts.py") -> No
     (root / path).write_text(text.replace(old, new), encoding="utf-8")
 
 
-def unseen(path: str) -> FileView:
+def refuse_to_read(path: str) -> FileView:
     raise AssertionError(f"{path} was parsed")
 
 
-def test_what_did_not_change_says_nothing_and_isnt_parsed(root: Path, view: View, git: Git) -> None:
+def test_unchanged_citation_reports_nothing_and_is_not_parsed(
+    root: Path, view: View, git: Git
+) -> None:
     whole, part = (
         cite(root, "src/accounts.py", view),
         cite(root, "src/accounts.py#Account.deposit", view),
@@ -108,7 +110,7 @@ def test_what_did_not_change_says_nothing_and_isnt_parsed(root: Path, view: View
     assert (whole.path, whole.symbol, whole.body_hash) == ("src/accounts.py", "", b"")
     assert (part.path, part.symbol) == ("src/accounts.py", "Account.deposit")
     assert whole.commit == part.commit == git("rev-parse", "HEAD")
-    assert check(whole, unseen) == check(part, unseen) == ""
+    assert check(whole, refuse_to_read) == check(part, refuse_to_read) == ""
 
 
 @pytest.mark.parametrize(
@@ -120,11 +122,11 @@ def test_what_did_not_change_says_nothing_and_isnt_parsed(root: Path, view: View
         "src/accounts.py#deposit()",
     ],
 )
-def test_a_symbol_may_be_written_in_several_ways(root: Path, view: View, target: str) -> None:
+def test_cited_symbol_can_be_written_in_several_ways(root: Path, view: View, target: str) -> None:
     assert cite(root, target, view) == cite(root, "src/accounts.py#Account.deposit", view)
 
 
-def test_an_absolute_path_inside_the_root_is_taken(root: Path, view: View) -> None:
+def test_absolute_path_inside_the_root_can_be_cited(root: Path, view: View) -> None:
     assert cite(root, f"{root}/src/accounts.py:transfer", view) == cite(
         root, "src/accounts.py#transfer", view
     )
@@ -138,14 +140,14 @@ def test_a_heading_of_a_document_can_be_cited(root: Path, view: View) -> None:
     assert check(install, view) == f"the body of {install.symbol} in README.md changed"
 
 
-def test_a_file_name_with_the_mark_in_it_is_a_file(root: Path, view: View) -> None:
+def test_file_name_with_a_hash_can_be_cited(root: Path, view: View) -> None:
     (root / "a#b.py").write_text("def f():\n    return 1\n", encoding="utf-8")
     assert cite(root, "a#b.py", view).path == "a#b.py"
     named = cite(root, "a#b.py#f", view)
     assert (named.path, named.symbol) == ("a#b.py", "f")
 
 
-def test_a_change_is_told_with_its_commit(root: Path, view: View, git: Git) -> None:
+def test_changed_citation_is_reported_with_its_commit(root: Path, view: View, git: Git) -> None:
     whole, part = (
         cite(root, "src/accounts.py", view),
         cite(root, "src/accounts.py#Account.deposit", view),
@@ -158,7 +160,7 @@ def test_a_change_is_told_with_its_commit(root: Path, view: View, git: Git) -> N
     assert check(part, view) == f"the body of Account.deposit in src/accounts.py changed {named}"
 
 
-def test_a_change_elsewhere_in_the_file_is_none_of_the_symbols(
+def test_change_elsewhere_in_the_file_leaves_a_cited_symbol_unchanged(
     root: Path, view: View, git: Git
 ) -> None:
     part = cite(root, "src/accounts.py#Account.deposit", view)
@@ -168,7 +170,7 @@ def test_a_change_elsewhere_in_the_file_is_none_of_the_symbols(
     assert check(part, view) == ""
 
 
-def test_white_space_alone_is_no_change(root: Path, view: View) -> None:
+def test_white_space_change_is_not_reported(root: Path, view: View) -> None:
     whole, part = (
         cite(root, "src/accounts.py", view),
         cite(root, "src/accounts.py#Account.deposit", view),
@@ -182,21 +184,21 @@ def test_white_space_alone_is_no_change(root: Path, view: View) -> None:
     assert check(whole, view) == "src/accounts.py changed"
 
 
-def test_a_symbol_that_is_gone_is_told(root: Path, view: View, git: Git) -> None:
+def test_missing_symbol_is_reported(root: Path, view: View, git: Git) -> None:
     part = cite(root, "src/accounts.py#Account.withdraw", view)
     rewrite(root, "def withdraw", "def take_out")
     named = commit(git)
     assert check(part, view) == f"Account.withdraw is gone from src/accounts.py {named}"
 
 
-def test_a_file_that_is_gone_is_told(root: Path, view: View, git: Git) -> None:
+def test_missing_file_is_reported(root: Path, view: View, git: Git) -> None:
     part = cite(root, "src/accounts.py#transfer", view)
     (root / "src/accounts.py").unlink()
     assert check(part, view) == "src/accounts.py is gone"
     assert check(part, view) + " " + commit(git) == check(part, view)
 
 
-def test_a_file_that_moved_is_told(root: Path, view: View, git: Git) -> None:
+def test_moved_file_is_reported(root: Path, view: View, git: Git) -> None:
     whole, part = cite(root, "src/accounts.py", view), cite(root, "src/accounts.py#transfer", view)
     (root / "other").mkdir()
     (root / "other/accounts.py").write_text("def other():\n    pass\n", encoding="utf-8")
@@ -211,7 +213,7 @@ def test_a_file_that_moved_is_told(root: Path, view: View, git: Git) -> None:
     assert check(whole, view) == f"src/accounts.py is gone {named}"
 
 
-def test_without_git_a_move_is_found_by_looking(root: Path, view: View) -> None:
+def test_moved_file_is_found_without_git(root: Path, view: View) -> None:
     whole = cite(root, "src/accounts.py", view)
     assert whole.commit == ""
     (root / "src").rename(root / "lib")
@@ -220,9 +222,7 @@ def test_without_git_a_move_is_found_by_looking(root: Path, view: View) -> None:
     assert check(whole, view) == "src/accounts.py is gone"
 
 
-def test_a_history_that_was_rewritten_still_gives_the_last_commit(
-    root: Path, view: View, git: Git
-) -> None:
+def test_rewritten_history_still_gives_the_last_commit(root: Path, view: View, git: Git) -> None:
     whole = cite(root, "src/accounts.py", view)
     rewrite(root, "negative", "below zero")
     git("checkout", "-q", "--orphan", "new")
@@ -233,16 +233,16 @@ def test_a_history_that_was_rewritten_still_gives_the_last_commit(
     assert check(whole, view) == f"src/accounts.py changed {named}"
 
 
-def test_a_root_that_is_not_there_says_nothing(root: Path, view: View) -> None:
+def test_citation_in_a_missing_root_reports_nothing(root: Path, view: View) -> None:
     whole = cite(root, "src/accounts.py", view)
     for path in list(root.iterdir()):
         shutil.rmtree(path) if path.is_dir() else path.unlink()
     assert check(whole, view) == ""  # as where a drive isn't mounted
     root.rmdir()
-    assert check(whole, unseen) == ""
+    assert check(whole, refuse_to_read) == ""
 
 
-def test_a_file_that_cant_be_cut_any_more_changed(root: Path, view: View) -> None:
+def test_file_that_is_no_longer_readable_counts_as_changed(root: Path, view: View) -> None:
     part = cite(root, "src/accounts.py#transfer", view)
     (root / "src/accounts.py").write_bytes(b"\0\1\2" * 100)
     assert check(part, view) == "src/accounts.py changed"
@@ -255,7 +255,7 @@ def test_a_link_in_the_place_of_a_file_is_not_followed(
     whole = cite(root, "src/accounts.py", view)
     (root / "src/accounts.py").rename(tmp_path / "outside.py")
     (root / "src/accounts.py").symlink_to(tmp_path / "outside.py")
-    assert check(whole, unseen) == ""
+    assert check(whole, refuse_to_read) == ""
 
 
 @pytest.mark.parametrize(
@@ -273,7 +273,7 @@ def test_a_link_in_the_place_of_a_file_is_not_followed(
         ("src/accounts.py:12", "ARGUMENT_INVALID"),
     ],
 )
-def test_what_cant_be_cited_is_refused(root: Path, view: View, target: str, code: str) -> None:
+def test_uncitable_place_is_refused(root: Path, view: View, target: str, code: str) -> None:
     with pytest.raises(CortexError) as caught:
         cite(root, target, view)
     assert caught.value.code == code
@@ -293,7 +293,7 @@ def test_an_unknown_symbol_is_answered_with_near_ones(root: Path, view: View) ->
 
 
 @pytest.mark.skipif(os.name == "nt", reason="no such names there")
-def test_names_that_mean_something_to_git_are_only_names(root: Path, view: View, git: Git) -> None:
+def test_file_names_special_to_git_are_taken_literally(root: Path, view: View, git: Git) -> None:
     (root / "src/[a]*.py").write_text("x = 1\n", encoding="utf-8")
     commit(git)
     odd = cite(root, "src/[a]*.py", view)

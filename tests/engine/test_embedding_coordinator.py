@@ -1,6 +1,4 @@
-"""Costly embedders: made in the background, paid for once, and searched once everything is
-embedded.
-"""
+"""Costly embedders: run in the background, paid for once, searched when complete."""
 
 from __future__ import annotations
 
@@ -29,8 +27,8 @@ DESK = "class Desk:\n    def drawers(self):\n        return 3\n"
 Open = Callable[..., Engine]
 
 
-class Costly(HashingEmbedder):
-    """Counts what it is asked for, and fails or waits when it is told to."""
+class CostlyEmbedder(HashingEmbedder):
+    """An embedder that counts its texts, and fails or waits on request."""
 
     def __init__(self, model: str = "costly", dimensions: int = 32) -> None:
         super().__init__(dimensions)
@@ -125,9 +123,9 @@ def state_of(engine: Engine):
 def sets(engine: Engine) -> list[str]:
     """The embedders that have vectors on disk."""
     return sorted(
-        f"{one.stamp.provider} {one.stamp.model}"
-        for one in engine.store.indexes.sets.on_disk()
-        if one
+        f"{manifest.stamp.provider} {manifest.stamp.model}"
+        for manifest in engine.store.indexes.sets.on_disk()
+        if manifest
     )
 
 
@@ -136,8 +134,8 @@ def chunks(engine: Engine) -> set[int]:
     return {chunk for doc in lookup.docs(engine.source.id) for chunk, _ in lookup.chunks(doc.blob)}
 
 
-def test_a_costly_embedder_is_not_asked_in_a_run_and_the_cheap_one_answers_meanwhile(open_engine):
-    costly = Costly()
+def test_cheap_embedder_answers_and_no_run_calls_the_costly_one(open_engine):
+    costly = CostlyEmbedder()
     engine = open_engine(costly, HashingEmbedder())
     engine.index()
     assert costly.paid == []
@@ -148,8 +146,8 @@ def test_a_costly_embedder_is_not_asked_in_a_run_and_the_cheap_one_answers_meanw
     assert (state.answering, state.share, state.costly) == ("hashing words", 0.0, True)
 
 
-def test_once_everything_is_embedded_the_costly_vectors_answer_and_are_the_only_ones(open_engine):
-    costly = Costly()
+def test_complete_costly_vectors_answer_and_replace_the_cheap_ones(open_engine):
+    costly = CostlyEmbedder()
     engine = open_engine(costly, HashingEmbedder())
     engine.index()
     assert embed(engine)
@@ -160,18 +158,18 @@ def test_once_everything_is_embedded_the_costly_vectors_answer_and_are_the_only_
     assert (sets(engine), engine.store.check()) == (["test costly"], [])
 
 
-def test_without_a_cheap_embedder_words_answer_until_everything_is_embedded(open_engine):
-    engine = open_engine(Costly())
+def test_words_answer_until_all_is_embedded_without_a_cheap_embedder(open_engine):
+    engine = open_engine(CostlyEmbedder())
     engine.index()
     page = engine.search(Query("switch lamp"))
     assert (page.mode, page.hits[0].path) == (Mode.WORDS, "src/lamp.py")
     assert any("embedded by test costly" in note for note in page.notes)
 
 
-def test_the_keeper_embeds_in_the_background_and_takes_what_is_saved_later(
+def test_auto_indexer_embeds_in_the_background_and_follows_later_saves(
     open_engine, keep, root, until
 ):
-    costly = Costly()
+    costly = CostlyEmbedder()
     engine = open_engine(costly)
     keep(engine)
     until(lambda: state_of(engine).answering == "test costly")
@@ -196,7 +194,7 @@ def test_the_most_useful_files_are_embedded_first(open_engine, root):
     )
     write(root, {"README.md": "# About\n\nAll of it.\n", "src/old.py": old})
     os.utime(root / "src/old.py", (1, 1))
-    costly = Costly()
+    costly = CostlyEmbedder()
     engine = open_engine(costly)
     engine.index()
     embed(engine)
@@ -207,8 +205,8 @@ def test_the_most_useful_files_are_embedded_first(open_engine, root):
     assert order == sorted(order)
 
 
-def test_the_same_text_is_never_paid_for_twice(open_engine, root):
-    costly = Costly()
+def test_same_text_is_never_paid_for_twice(open_engine, root):
+    costly = CostlyEmbedder()
     engine = open_engine(costly, HashingEmbedder())
     many = "\n\n\n".join(
         f"def function_{number}():\n    return {[number] * 200}\n" for number in range(6)
@@ -231,7 +229,7 @@ def test_the_same_text_is_never_paid_for_twice(open_engine, root):
     assert set(engine.store.indexes.vectors(costly.stamp).ids().tolist()) == chunks(engine)
 
 
-def test_a_restart_goes_on_where_it_was(open_engine, root):
+def test_restart_continues_embedding_where_it_stopped(open_engine, root):
     write(
         root,
         {
@@ -239,7 +237,7 @@ def test_a_restart_goes_on_where_it_was(open_engine, root):
             for number in range(60)
         },
     )
-    first = Costly()
+    first = CostlyEmbedder()
     engine = open_engine(first, HashingEmbedder())
     engine.index()
     cancel = Cancel()
@@ -248,7 +246,7 @@ def test_a_restart_goes_on_where_it_was(open_engine, root):
     assert 0 < state_of(engine).share < 1
     assert state_of(engine).answering == "hashing words"
     engine.close()
-    second = Costly()
+    second = CostlyEmbedder()
     again = open_engine(second, HashingEmbedder())
     assert embed(again) is False  # whose lease it is decides
     assert again.holds()
@@ -257,8 +255,8 @@ def test_a_restart_goes_on_where_it_was(open_engine, root):
     assert state_of(again).share == 1.0
 
 
-def test_after_completion_a_missing_vector_does_not_switch_the_others_off(open_engine, root):
-    costly = Costly()
+def test_missing_vector_after_completion_keeps_the_others_in_use(open_engine, root):
+    costly = CostlyEmbedder()
     engine = open_engine(costly, HashingEmbedder())
     engine.index()
     embed(engine)
@@ -270,8 +268,8 @@ def test_after_completion_a_missing_vector_does_not_switch_the_others_off(open_e
     assert engine.store.check() == []
 
 
-def test_where_most_of_the_vectors_are_missing_the_cheap_ones_answer_again(open_engine, root):
-    costly = Costly()
+def test_cheap_vectors_answer_again_when_most_costly_ones_are_missing(open_engine, root):
+    costly = CostlyEmbedder()
     engine = open_engine(costly, HashingEmbedder())
     engine.index()
     embed(engine)
@@ -290,10 +288,8 @@ def test_where_most_of_the_vectors_are_missing_the_cheap_ones_answer_again(open_
     assert (state_of(engine).answering, sets(engine)) == ("test costly", ["test costly"])
 
 
-def test_another_model_is_made_beside_the_first_and_nothing_is_paid_for_when_going_back(
-    open_engine,
-):
-    first, second = Costly("first"), Costly("second", 64)
+def test_second_model_is_kept_beside_the_first_and_going_back_costs_nothing(open_engine):
+    first, second = CostlyEmbedder("first"), CostlyEmbedder("second", 64)
     engine = open_engine(first, HashingEmbedder())
     engine.index()
     embed(engine)
@@ -305,7 +301,7 @@ def test_another_model_is_made_beside_the_first_and_nothing_is_paid_for_when_goi
     embed(engine)
     assert (sets(engine), state_of(engine).answering) == (["test second"], "test second")
     engine.close()
-    back = Costly("first")
+    back = CostlyEmbedder("first")
     engine = open_engine(back, HashingEmbedder())
     engine.index()
     embed(engine)
@@ -317,7 +313,7 @@ def test_another_model_is_made_beside_the_first_and_nothing_is_paid_for_when_goi
 
 
 def test_the_earlier_model_answers_until_the_new_one_has_embedded_everything(open_engine, root):
-    earlier, wanted = Costly("earlier"), Costly("wanted", 64)
+    earlier, wanted = CostlyEmbedder("earlier"), CostlyEmbedder("wanted", 64)
     engine = open_engine(earlier)
     engine.index()
     embed(engine)
@@ -342,8 +338,8 @@ def test_the_earlier_model_answers_until_the_new_one_has_embedded_everything(ope
     assert (state_of(engine).answering, sets(engine)) == ("test wanted", ["test wanted"])
 
 
-def test_a_question_that_cannot_be_embedded_is_answered_by_words_and_not_remembered(open_engine):
-    costly = Costly()
+def test_query_that_cannot_be_embedded_is_answered_by_words_and_not_cached(open_engine):
+    costly = CostlyEmbedder()
     engine = open_engine(costly, HashingEmbedder())
     engine.index()
     embed(engine)
@@ -358,8 +354,8 @@ def test_a_question_that_cannot_be_embedded_is_answered_by_words_and_not_remembe
     assert (page.mode, page.cached) == (Mode.HYBRID, False)
 
 
-def test_an_embedder_that_fails_in_the_background_is_asked_again_later(open_engine, keep, until):
-    costly = Costly()
+def test_failed_background_embedding_is_retried_later(open_engine, keep, until):
+    costly = CostlyEmbedder()
     costly.fails = True
     engine = open_engine(costly, HashingEmbedder())
     keep(engine)
@@ -373,8 +369,8 @@ def test_an_embedder_that_fails_in_the_background_is_asked_again_later(open_engi
     assert state_of(engine).problem == ""
 
 
-def test_nothing_is_paid_for_that_could_not_be_searched(open_engine):
-    costly = Costly(dimensions=256)
+def test_texts_beyond_the_vector_limit_are_not_paid_for(open_engine):
+    costly = CostlyEmbedder(dimensions=256)
     engine = open_engine(costly, HashingEmbedder(8), limits__memory__embeddings=200)
     engine.index()
     assert not embed(engine)
@@ -383,7 +379,7 @@ def test_nothing_is_paid_for_that_could_not_be_searched(open_engine):
 
 
 def test_closing_does_not_wait_for_a_batch_under_way(open_engine, keep, until):
-    costly = Costly()
+    costly = CostlyEmbedder()
     costly.gate.clear()
     engine = open_engine(costly, HashingEmbedder())
     keeper = keep(engine)
@@ -396,10 +392,8 @@ def test_closing_does_not_wait_for_a_batch_under_way(open_engine, keep, until):
     assert not engine.embedding._thread.is_alive()
 
 
-def test_nothing_is_said_of_an_embedder_that_was_closed_on_purpose(
-    open_engine, keep, until, caplog
-):
-    class Waited(Costly):
+def test_embedder_closed_on_purpose_is_not_reported(open_engine, keep, until, caplog):
+    class Waited(CostlyEmbedder):
         def close(self) -> None:
             super().close()
             until(lambda: not engine.embedding.working)
@@ -421,9 +415,7 @@ def test_nothing_is_said_of_an_embedder_that_was_closed_on_purpose(
     assert "embedding stopped" not in caplog.text
 
 
-def test_an_embedder_that_failed_a_question_gets_no_more_passages_until_it_has_rested(
-    open_engine, root
-):
+def test_embedder_that_failed_a_query_gets_no_passages_until_its_rest_ends(open_engine, root):
     write(
         root,
         {
@@ -431,7 +423,7 @@ def test_an_embedder_that_failed_a_question_gets_no_more_passages_until_it_has_r
             for number in range(60)
         },
     )
-    costly = Costly()
+    costly = CostlyEmbedder()
     engine = open_engine(costly)
     engine.index()
     wanted = engine.embedding._embedders.wanted
@@ -446,8 +438,8 @@ def test_an_embedder_that_failed_a_question_gets_no_more_passages_until_it_has_r
     assert (wanted.rests, len(costly.paid)) == (True, 16)
 
 
-def test_what_began_before_a_failure_does_not_end_the_rest_after_it():
-    costly = Costly()
+def test_success_begun_before_a_failure_does_not_end_the_rest():
+    costly = CostlyEmbedder()
     guarded = CircuitBreaker(costly)
     costly.gate.clear()
     passages = threading.Thread(target=lambda: guarded.passages(["a"]))
@@ -468,8 +460,8 @@ def test_what_began_before_a_failure_does_not_end_the_rest_after_it():
     assert (guarded.rests, guarded.problem) == (False, "")
 
 
-def test_an_embedder_rests_longer_each_time_although_it_can_be_connected():
-    costly = Costly()
+def test_rest_of_an_embedder_grows_with_each_failure_despite_connecting():
+    costly = CostlyEmbedder()
     guarded, rests = CircuitBreaker(costly), []
     for _ in range(3):
         costly.fails = False
@@ -481,9 +473,7 @@ def test_an_embedder_rests_longer_each_time_although_it_can_be_connected():
     assert rests == [5, 10, 20]
 
 
-def test_while_something_is_embedded_a_search_neither_counts_chunks_nor_loads_the_new_vectors(
-    open_engine, root
-):
+def test_search_during_embedding_counts_no_chunks_and_loads_no_new_vectors(open_engine, root):
     write(
         root,
         {
@@ -491,11 +481,11 @@ def test_while_something_is_embedded_a_search_neither_counts_chunks_nor_loads_th
             for number in range(60)
         },
     )
-    engine = open_engine(Costly(), HashingEmbedder())
+    engine = open_engine(CostlyEmbedder(), HashingEmbedder())
     engine.index()
     cancel = Cancel()
     engine.embedding.embed(progress=lambda step: cancel.cancel(), cancel=cancel)
-    costly = Costly()
+    costly = CostlyEmbedder()
     reader = open_engine(costly, HashingEmbedder())
     reader.search(Query("desk"))
     said: list[str] = []
@@ -509,8 +499,8 @@ def test_while_something_is_embedded_a_search_neither_counts_chunks_nor_loads_th
     assert 0 < state_of(reader).share < 1
 
 
-def test_a_reader_searches_what_the_holder_embedded(open_engine):
-    holder, reader = Costly(), Costly()
+def test_reader_searches_vectors_of_the_lease_holder(open_engine):
+    holder, reader = CostlyEmbedder(), CostlyEmbedder()
     engine = open_engine(holder)
     engine.index()
     other = open_engine(reader)
@@ -520,8 +510,8 @@ def test_a_reader_searches_what_the_holder_embedded(open_engine):
     assert (page.mode, page.cached, reader.paid) == (Mode.HYBRID, False, [])
 
 
-def test_what_is_forgotten_leaves_no_vector_behind(open_engine):
-    engine = open_engine(Costly())
+def test_forgotten_text_leaves_no_vector(open_engine):
+    engine = open_engine(CostlyEmbedder())
     engine.index()
     (doc,) = engine.put([Note("notes", "a.md", "the cat sleeps\n")])
     embed(engine)
@@ -534,20 +524,20 @@ def test_what_is_forgotten_leaves_no_vector_behind(open_engine):
     assert count() == before - 1
 
 
-def test_models_that_nobody_wants_any_more_are_dropped_in_the_end(open_engine):
-    engine = open_engine(Costly("first"))
+def test_unused_models_are_dropped_after_a_while(open_engine):
+    engine = open_engine(CostlyEmbedder("first"))
     engine.index()
     embed(engine)
     engine.close()
-    engine = open_engine(Costly("second"))
+    engine = open_engine(CostlyEmbedder("second"))
     engine.index()
     embed(engine)
     engine.embedding.sweep(2**40)
     assert [stamp.model for stamp, _, _ in engine.store.paid.models()] == ["second"]
 
 
-def test_vectors_of_texts_that_are_gone_go_with_them(open_engine, root):
-    engine = open_engine(Costly())
+def test_vectors_of_removed_texts_are_removed(open_engine, root):
+    engine = open_engine(CostlyEmbedder())
     engine.index()
     embed(engine)
     (root / "src/desk.py").unlink()

@@ -1,4 +1,4 @@
-"""The verbs, end to end: index, put, forget, search; what a change, a limit or a loss does to them."""
+"""The engine end to end: index, put, forget, search, under changes, limits and losses."""
 
 from __future__ import annotations
 
@@ -45,9 +45,7 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def open_engine(root: Path, tmp_path: Path) -> Iterator[Open]:
-    """Opens engines on the test's folder, with settings given as keyword `flags`, and closes them
-    when the test ends.
-    """
+    """Open engines on the test's folder, with settings as keyword `flags`, and close them."""
     with ExitStack() as opened:
 
         def open_one(embedder=None, **flags: object) -> Engine:
@@ -83,7 +81,7 @@ def code_of(work: Callable[[], object]) -> str:
 # ------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_indexed_is_found_with_its_lines_and_text(open_engine):
+def test_indexed_file_is_found_with_its_lines_and_text(open_engine):
     engine = open_engine()
     report = engine.index()
     assert (report.status, report.added, report.changed, report.deleted) == ("completed", 3, 0, 0)
@@ -98,7 +96,7 @@ def test_what_is_indexed_is_found_with_its_lines_and_text(open_engine):
     assert engine.store.check() == []
 
 
-def test_a_second_run_finds_nothing_to_do_even_shortly_after_the_first(open_engine):
+def test_second_run_shortly_after_the_first_finds_nothing_to_do(open_engine):
     engine = open_engine()
     engine.index()
     seq = engine.store.content.seq()
@@ -107,7 +105,7 @@ def test_a_second_run_finds_nothing_to_do_even_shortly_after_the_first(open_engi
     assert engine.store.content.seq() == seq
 
 
-def test_changes_deletions_and_renames_are_seen(open_engine, root):
+def test_changes_deletions_and_renames_are_indexed(open_engine, root):
     engine = open_engine()
     engine.index()
     write(root, {"src/lamp.py": "def chandelier():\n    return 1\n"})
@@ -119,7 +117,7 @@ def test_changes_deletions_and_renames_are_seen(open_engine, root):
     assert paths(engine, "Desk drawers") == ["src/table.py"]
 
 
-def test_only_the_named_paths_are_looked_at(open_engine, root):
+def test_run_over_named_paths_looks_at_no_others(open_engine, root):
     engine = open_engine()
     engine.index()
     write(root, {"src/new.py": "brand_new = 1\n", "other.py": "brand_new = 2\n"})
@@ -147,7 +145,7 @@ def test_an_empty_query_is_refused(open_engine):
     assert code_of(lambda: open_engine().search(Query("  "))) == "QUERY_EMPTY"
 
 
-def test_answers_without_an_embedder_say_so(open_engine):
+def test_answer_without_an_embedder_says_so(open_engine):
     engine = open_engine(indexing__embeddingProvider="none")
     engine.index()
     page = engine.search(Query("lamp"))
@@ -155,7 +153,7 @@ def test_answers_without_an_embedder_say_so(open_engine):
     assert any("no embedder" in note for note in page.notes)
 
 
-def test_a_cancelled_run_keeps_what_it_has_and_the_next_goes_on(open_engine, root):
+def test_cancelled_run_keeps_its_work_and_the_next_continues(open_engine, root):
     write(root, {f"many/f{number}.py": f"value_{number} = {number}\n" for number in range(150)})
     engine, cancel = open_engine(), Cancel()
 
@@ -172,7 +170,7 @@ def test_a_cancelled_run_keeps_what_it_has_and_the_next_goes_on(open_engine, roo
     assert engine.freshness().state == "ready"
 
 
-def test_a_search_without_any_index_says_that_there_is_none(open_engine):
+def test_search_without_an_index_says_so(open_engine):
     page = open_engine().search(Query("lamp"))
     assert page.hits == ()
     assert any("not fully indexed" in note for note in page.notes)
@@ -180,7 +178,7 @@ def test_a_search_without_any_index_says_that_there_is_none(open_engine):
 
 @contextmanager
 def paused_run(engine, is_reached):
-    """An index run that stands still at a step of its progress while the block lasts."""
+    """An index run paused at a step of its progress while the block lasts."""
     reached, go_on = threading.Event(), threading.Event()
 
     def pause(step) -> None:
@@ -200,14 +198,14 @@ def paused_run(engine, is_reached):
 
 @pytest.fixture
 def half_read(open_engine, root, monkeypatch):
-    """An engine whose first run stands still after half of the files, and what lets it go on."""
+    """An engine with a first run paused after half of the files, and the event to go on."""
     monkeypatch.setattr("cortex.engine.indexer.FIRST_CATCH_UP_SECONDS", 0.0)
     write(root, {f"many/f{number}.py": f"value_{number} = 'crumb'\n" for number in range(200)})
     engine = open_engine(indexing__batch_size=20)
     return engine, paused_run(engine, lambda step: step.done >= 100)
 
 
-def test_a_query_during_the_first_run_is_answered_from_what_is_there_and_says_so(half_read):
+def test_query_during_the_first_run_is_answered_from_indexed_files_with_a_note(half_read):
     engine, paused = half_read
     with paused:
         started = time.monotonic()
@@ -218,9 +216,7 @@ def test_a_query_during_the_first_run_is_answered_from_what_is_there_and_says_so
     assert engine.search(Query("crumb", mode=Mode.WORDS)).notes == ()
 
 
-def test_a_question_during_the_first_run_waits_for_the_files_whose_paths_fit_it(
-    open_engine, root, until
-):
+def test_query_during_the_first_run_waits_for_files_with_fitting_paths(open_engine, root, until):
     many = {f"aaa/f{number}.py": f"value_{number} = {number}\n" for number in range(600)}
     write(root, {**many, "zzz/cookie_jar.py": "def bake():\n    return 'crumbs'\n"})
     engine, asked = open_engine(), []
@@ -236,7 +232,7 @@ def test_a_question_during_the_first_run_waits_for_the_files_whose_paths_fit_it(
     assert asked[0].hits[0].path == "zzz/cookie_jar.py"
 
 
-def test_nothing_is_never_said_before_the_end_of_the_first_run(half_read, monkeypatch):
+def test_query_during_the_first_run_never_reports_no_hits(half_read, monkeypatch):
     monkeypatch.setattr("cortex.engine.searcher.FIRST_ANSWER_SECONDS", 0.2)
     engine, paused = half_read
     strict = Query("a lamp that is nowhere described", threshold=1.0)
@@ -249,9 +245,7 @@ def test_nothing_is_never_said_before_the_end_of_the_first_run(half_read, monkey
     assert not after.is_partial and any("threshold" in note for note in after.notes)
 
 
-def test_a_first_run_that_was_interrupted_and_is_short_is_waited_for(
-    open_engine, root, monkeypatch
-):
+def test_query_waits_for_a_short_interrupted_first_run(open_engine, root, monkeypatch):
     monkeypatch.setattr("cortex.engine.indexer.FLUSH_SECONDS", 0.0)
     write(root, {f"many/f{number}.py": f"value_{number} = {number}\n" for number in range(20)})
     first, cancel = open_engine(indexing__batch_size=1), Cancel()
@@ -278,7 +272,7 @@ def test_a_first_run_that_was_interrupted_and_is_short_is_waited_for(
 # -----------------------------------------------------------------------------------------------
 
 
-def test_a_forced_run_cuts_everything_anew_and_leaves_nothing_of_before(open_engine):
+def test_forced_run_chunks_everything_again_and_leaves_nothing_old(open_engine):
     engine = open_engine()
     engine.index()
     before = {known.blob for known in engine.store.content.known(engine.source.id).values()}
@@ -289,14 +283,14 @@ def test_a_forced_run_cuts_everything_anew_and_leaves_nothing_of_before(open_eng
     assert engine.store.check() == []
 
 
-def test_a_second_forced_run_within_a_minute_is_refused_where_that_is_asked_for(open_engine):
+def test_second_limited_forced_run_within_a_minute_is_refused(open_engine):
     engine = open_engine()
     engine.index(force=True, limited=True)
     assert code_of(lambda: engine.index(force=True, limited=True)) == "RATE_LIMITED"
     assert engine.index(force=True).status == "completed"
 
 
-def test_a_forced_run_waits_for_the_one_under_way(open_engine):
+def test_forced_run_waits_for_the_run_under_way(open_engine):
     engine, inside, go_on = open_engine(), threading.Event(), threading.Event()
 
     def hold(step) -> None:
@@ -317,7 +311,7 @@ def test_a_forced_run_waits_for_the_one_under_way(open_engine):
     run.join(DEADLINE)
 
 
-def test_another_chunk_size_cuts_everything_anew(open_engine, root):
+def test_another_chunk_size_chunks_everything_again(open_engine, root):
     write(
         root,
         {"long.txt": "".join(f"line {number} of many words in a row\n" for number in range(300))},
@@ -333,7 +327,7 @@ def test_another_chunk_size_cuts_everything_anew(open_engine, root):
     assert second.store.check() == []
 
 
-def test_old_log_lines_and_content_that_nothing_uses_are_cleaned_up(open_engine, root, monkeypatch):
+def test_old_log_lines_and_unused_content_are_cleaned_up(open_engine, root, monkeypatch):
     engine = open_engine()
     engine.index()
     blob = engine.store.content.known(engine.source.id)["src/desk.py"].blob
@@ -350,7 +344,7 @@ def test_old_log_lines_and_content_that_nothing_uses_are_cleaned_up(open_engine,
     assert engine.vitals().last_cleanup
 
 
-def test_every_run_and_change_of_settings_and_deletion_is_in_the_operations_log(open_engine, root):
+def test_operation_log_has_every_run_setting_change_and_deletion(open_engine, root):
     engine = open_engine()
     engine.index()
     (root / "src/desk.py").unlink()
@@ -363,7 +357,7 @@ def test_every_run_and_change_of_settings_and_deletion_is_in_the_operations_log(
     assert (last.what, last.detail["unchanged"], last.detail["whole"]) == ("index", 1, False)
 
 
-def test_the_operations_log_keeps_to_its_limit_on_disk(open_engine):
+def test_operation_log_keeps_to_its_limit_on_disk(open_engine):
     engine = open_engine(limits__disk__logs="1KB")
     for _ in range(20):
         engine.index(paths=["src/lamp.py"])
@@ -377,7 +371,7 @@ def test_the_operations_log_keeps_to_its_limit_on_disk(open_engine):
 # -------------------------------------------------------------------------------------------------------------
 
 
-def test_a_repeated_question_is_answered_from_the_cache_until_something_changes(open_engine, root):
+def test_repeated_query_is_answered_from_the_cache_until_a_change(open_engine, root):
     engine = open_engine()
     engine.index()
     answers = [engine.search(Query("lamp", mode=Mode.WORDS)) for _ in range(4)]
@@ -391,7 +385,7 @@ def test_a_repeated_question_is_answered_from_the_cache_until_something_changes(
     assert "src/new.py" in [hit.path for hit in page.hits]
 
 
-def test_an_answer_from_before_the_words_caught_up_is_not_kept(open_engine, root, monkeypatch):
+def test_answer_from_before_the_catch_up_is_not_cached(open_engine, root, monkeypatch):
     engine = open_engine()
     engine.index()
     write(root, {"src/new.py": "value = 'glow'\n"})
@@ -408,7 +402,7 @@ def test_an_answer_from_before_the_words_caught_up_is_not_kept(open_engine, root
     assert paths(engine, "glow") == ["src/new.py"]
 
 
-def test_without_caching_nothing_is_remembered(open_engine):
+def test_no_answer_is_cached_where_caching_is_off(open_engine):
     engine = open_engine(search__enable_caching=False)
     engine.index()
     assert not any(engine.search(Query("lamp")).cached for _ in range(3))
@@ -419,7 +413,7 @@ def test_without_caching_nothing_is_remembered(open_engine):
 # -----------------------------------------------------------------------------------------------
 
 
-def test_exact_mode_reads_the_files_as_they_are_now(open_engine, root):
+def test_exact_mode_reads_the_current_files(open_engine, root):
     engine = open_engine()
     engine.index()
     write(root, {"src/new.py": "a = 1\nneedle = 'sharp'\n"})
@@ -429,7 +423,7 @@ def test_exact_mode_reads_the_files_as_they_are_now(open_engine, root):
     assert paths(engine, "needle", Mode.EXACT, path="other") == []
 
 
-def test_exact_mode_that_stops_early_says_so_and_narrows_by_language(open_engine, root):
+def test_exact_mode_says_when_it_stops_early_and_narrows_by_language(open_engine, root):
     write(
         root,
         {"long.txt": "needle\n" * 2_500, "run": "#!/bin/sh\necho needle\n", "other": "needle\n"},
@@ -444,7 +438,7 @@ def test_exact_mode_that_stops_early_says_so_and_narrows_by_language(open_engine
     assert (page.docs, page.notes) == (1, ())
 
 
-def test_an_expression_that_explodes_is_stopped(open_engine, root):
+def test_exponential_expression_in_exact_mode_is_stopped(open_engine, root):
     write(root, {"bomb.txt": "a" * 400 + "!\n"})
     engine = open_engine(search__timeout="300ms")
     started = time.monotonic()
@@ -472,7 +466,7 @@ def test_fullworkspace_answers_without_an_index_and_makes_none(open_engine, root
     assert paths(engine, "needle", Mode.FULL) == ["src/new.py"]
 
 
-def test_fullworkspace_searches_at_the_same_time_are_all_answered(open_engine, root):
+def test_concurrent_fullworkspace_searches_are_all_answered(open_engine, root):
     write(root, {f"many/f{number}.py": f"value_{number} = {number}\n" for number in range(100)})
     engine = open_engine()
     with ThreadPoolExecutor(10) as threads:
@@ -484,7 +478,7 @@ def test_fullworkspace_searches_at_the_same_time_are_all_answered(open_engine, r
     assert [page.hits[0].path for page in pages] == [f"many/f{number}.py" for number in range(10)]
 
 
-def test_what_a_fullworkspace_search_read_is_let_go_when_idle(open_engine):
+def test_fullworkspace_cache_is_released_when_idle(open_engine):
     engine = open_engine()
     before = set(psutil.Process().children())
     assert paths(engine, "switch lamp", Mode.FULL) == ["src/lamp.py"]
@@ -496,7 +490,7 @@ def test_what_a_fullworkspace_search_read_is_let_go_when_idle(open_engine):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only there memory is told and given back")
-def test_the_memory_of_a_fullworkspace_search_goes_back(root):
+def test_memory_of_a_fullworkspace_search_is_returned(root):
     words = "".join(
         f"    value_{number} = lamp_{number} + desk_{number}\n" for number in range(300)
     )
@@ -522,7 +516,9 @@ def test_the_memory_of_a_fullworkspace_search_goes_back(root):
     assert kept < taken / 2
 
 
-def test_a_keeper_without_the_lease_lets_go_too(open_engine, monkeypatch):
+def test_auto_indexer_without_the_lease_releases_the_fullworkspace_cache(
+    open_engine, monkeypatch, until
+):
     monkeypatch.setattr(keeper_module, "IDLE_WORKER_SECONDS", 0.0)
     monkeypatch.setattr(keeper_module, "LEASE_SECONDS", 0.02)
     holder, reader = open_engine(), open_engine()
@@ -531,10 +527,7 @@ def test_a_keeper_without_the_lease_lets_go_too(open_engine, monkeypatch):
     reader.search(Query("switch lamp", mode=Mode.FULL))
     assert set(psutil.Process().children()) - before
     keeper = keeper_module.AutoIndexer(reader)
-    deadline = time.monotonic() + DEADLINE
-    while set(psutil.Process().children()) - before:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    until(lambda: not set(psutil.Process().children()) - before, DEADLINE)
     keeper.close()
 
 
@@ -548,7 +541,7 @@ def test_fullworkspace_on_many_files_answers_from_the_index_and_says_so(open_eng
     assert any("fullworkspace reads at most" in note for note in page.notes)
 
 
-def test_a_fullworkspace_search_keeps_to_its_time(open_engine):
+def test_fullworkspace_search_keeps_to_its_time_limit(open_engine):
     engine = open_engine(search__timeout="1ms")
     assert code_of(lambda: engine.search(Query("lamp", mode=Mode.FULL))) == "SEARCH_TIMEOUT"
 
@@ -566,7 +559,7 @@ def test_a_cancelled_search_ends(open_engine):
 # --------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_put_is_found_at_once_and_forgotten_for_good(open_engine):
+def test_put_text_is_found_at_once_and_can_be_forgotten(open_engine):
     engine = open_engine(indexing__embeddingProvider="none")
     first, second = engine.put(
         [Note("notes", "one", "# Lamp\n\nbright\n"), Note("notes", "two", "# Desk\n\nwide\n")]
@@ -583,7 +576,7 @@ def test_what_is_put_is_found_at_once_and_forgotten_for_good(open_engine):
     assert engine.store.check() == []
 
 
-def test_putting_needs_the_lease(open_engine):
+def test_put_needs_the_lease(open_engine):
     open_engine().store.lease.take()
     second = open_engine()
     assert code_of(lambda: second.put([Note("notes", "one", "text")])) == "STORE_LOCKED"
@@ -594,7 +587,7 @@ def test_putting_needs_the_lease(open_engine):
 # ---------------------------------------------------------------------------------------------------------------
 
 
-def test_secrets_are_nowhere_in_the_store(open_engine, root):
+def test_secrets_are_not_in_the_store(open_engine, root):
     canary = "CANARY7f3a91bb52c04d"
     key = f"-----BEGIN RSA PRIVATE KEY-----\n{canary}{'A' * 60}\n-----END RSA PRIVATE KEY-----\n"
     write(
@@ -635,7 +628,7 @@ def test_secrets_are_nowhere_in_the_store(open_engine, root):
 
 
 def ids(engine: Engine) -> tuple[set, set, set]:
-    """The chunks in use as SQLite, the words and the vectors know them."""
+    """The chunks in use by SQLite, the lexical index and the vectors."""
     truth = {
         (doc.id, chunk)
         for doc in engine.store.content.docs(engine.source.id)
@@ -662,7 +655,7 @@ def test_sqlite_words_and_vectors_hold_the_same_ids(open_engine, root):
     assert engine.vitals().embedded_chunks == len(vectors)
 
 
-def test_vectors_of_another_model_are_not_used_and_that_is_said(open_engine):
+def test_vectors_of_another_model_are_not_used_and_the_answer_says_so(open_engine):
     first = open_engine(HashingEmbedder(64))
     first.index()
     second = open_engine(HashingEmbedder(32))
@@ -677,7 +670,7 @@ def test_vectors_of_another_model_are_not_used_and_that_is_said(open_engine):
     assert page.notes == ()
 
 
-def test_without_room_for_all_vectors_words_answer_and_say_so(open_engine, root):
+def test_words_answer_with_a_note_when_vectors_exceed_their_limit(open_engine, root):
     write(root, {f"many/f{number}.py": f"value_{number} = 'desk'\n" for number in range(300)})
     engine = open_engine(HashingEmbedder(), limits__memory__embeddings="11KB")
     assert code_of(engine.index) == "EMBEDDINGS_LIMIT"
@@ -708,7 +701,7 @@ def test_without_room_for_all_vectors_words_answer_and_say_so(open_engine, root)
 # ----------------------------------------------------------------------------------------------------------------
 
 
-def test_words_that_were_lost_are_built_anew_by_the_next_search(open_engine):
+def test_lost_lexical_index_is_rebuilt_by_the_next_search(open_engine):
     first = open_engine()
     first.index()
     first.close()
@@ -720,7 +713,7 @@ def test_words_that_were_lost_are_built_anew_by_the_next_search(open_engine):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows doesn't remove a file that is open")
-def test_a_store_that_is_removed_under_an_engine_is_opened_anew(open_engine, root):
+def test_store_removed_under_an_engine_is_opened_again(open_engine, root):
     engine = open_engine()
     engine.index()
     assert paths(engine, "switch lamp")[0] == "src/lamp.py"
@@ -755,7 +748,7 @@ def test_a_folder_whose_name_is_not_utf8_is_refused_with_a_reason(tmp_path):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows doesn't move a folder whose files are open")
-def test_a_project_that_was_moved_away_is_not_made_anew(open_engine, root):
+def test_moved_project_is_not_created_again(open_engine, root):
     engine = open_engine()
     engine.index()
     root.rename(root.with_name("elsewhere"))
@@ -774,7 +767,7 @@ def damage(directory: Path, *patterns: str) -> None:
         path.write_bytes(raw)
 
 
-def test_a_damaged_database_is_kept_and_the_project_indexed_anew(open_engine, root):
+def test_damaged_database_is_set_aside_and_the_project_indexed_again(open_engine, root):
     first = open_engine()
     first.index()
     first.close()
@@ -791,7 +784,7 @@ def test_a_damaged_database_is_kept_and_the_project_indexed_anew(open_engine, ro
     assert paths(engine, "switch lamp")[0] == "src/lamp.py"
 
 
-def test_an_index_of_a_newer_version_is_kept_and_built_anew(open_engine):
+def test_index_of_a_newer_version_is_set_aside_and_rebuilt(open_engine):
     first = open_engine()
     first.index()
     first.close()
@@ -813,7 +806,7 @@ def test_a_database_that_turns_out_to_be_damaged_is_replaced_in_the_same_call(op
     assert engine.store.check() == []
 
 
-def test_who_holds_the_lease_replaces_a_database_that_another_found_damaged(open_engine):
+def test_lease_holder_replaces_a_database_that_another_engine_found_damaged(open_engine):
     holder = open_engine()
     holder.index()
     other = open_engine()
@@ -824,7 +817,7 @@ def test_who_holds_the_lease_replaces_a_database_that_another_found_damaged(open
     assert paths(other, "switch lamp")[0] == "src/lamp.py"
 
 
-def test_a_report_of_damage_outlives_no_database(open_engine):
+def test_damage_report_ends_with_its_database(open_engine):
     first = open_engine()
     first.index()
     first.close()
@@ -837,7 +830,7 @@ def test_a_report_of_damage_outlives_no_database(open_engine):
     assert list(first.store.directory.glob("cortex.db.damaged-*")) == []
 
 
-def test_of_databases_that_were_set_aside_the_last_two_are_kept(open_engine):
+def test_last_two_databases_set_aside_are_kept(open_engine):
     for _ in range(4):
         engine = open_engine()
         engine.close()
@@ -853,7 +846,7 @@ def ruin_texts(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize("kind", ["pos", "fast", "idx", "term", "fieldnorm", "store"])
-def test_a_damaged_word_index_is_built_anew_in_the_same_call(open_engine, capfd, kind):
+def test_damaged_lexical_index_is_rebuilt_in_the_same_call(open_engine, capfd, kind):
     first = open_engine()
     first.index()
     first.close()
@@ -865,7 +858,7 @@ def test_a_damaged_word_index_is_built_anew_in_the_same_call(open_engine, capfd,
     assert "panicked" not in capfd.readouterr().err
 
 
-def test_damaged_vectors_are_made_anew_in_the_same_call(open_engine):
+def test_damaged_vectors_are_made_again_in_the_same_call(open_engine):
     first = open_engine(HashingEmbedder())
     first.index()
     first.close()
@@ -877,7 +870,7 @@ def test_damaged_vectors_are_made_anew_in_the_same_call(open_engine):
     assert engine.store.check() == []
 
 
-def test_without_words_meaning_and_names_answer_and_say_so(open_engine, monkeypatch):
+def test_meaning_and_names_answer_with_a_note_without_a_lexical_index(open_engine, monkeypatch):
     monkeypatch.setattr(index_repair, "HEAL_SECONDS", 0.0)
     holder, reader = open_engine(HashingEmbedder()), open_engine(HashingEmbedder())
     holder.index()
@@ -891,7 +884,7 @@ def test_without_words_meaning_and_names_answer_and_say_so(open_engine, monkeypa
     assert page.hits[0].path == "src/lamp.py" and page.notes == ()
 
 
-def test_a_folder_in_the_place_of_a_file_is_moved_away(open_engine):
+def test_folder_in_place_of_a_store_file_is_moved_away(open_engine):
     first = open_engine()
     first.index()
     first.close()
@@ -904,11 +897,11 @@ def test_a_folder_in_the_place_of_a_file_is_moved_away(open_engine):
     assert len(list(first.store.directory.glob("cortex.db.damaged-*/inside"))) == 3
 
 
-# -- life
+# -- closing
 # ------------------------------------------------------------------------------------------------------------------
 
 
-def test_closing_during_a_run_ends_it_and_the_next_engine_goes_on(open_engine, root):
+def test_closing_during_a_run_ends_it_and_the_next_engine_continues(open_engine, root):
     write(root, {f"many/f{number}.py": f"value_{number} = {number}\n" for number in range(200)})
     engine, reached = open_engine(), threading.Event()
     outcome: list[object] = []
@@ -933,7 +926,7 @@ def test_closing_during_a_run_ends_it_and_the_next_engine_goes_on(open_engine, r
     assert again.store.check() == []
 
 
-def test_closing_during_searches_is_told_and_never_a_crash(open_engine):
+def test_search_on_a_closing_engine_is_an_error_and_never_a_crash(open_engine):
     engine = open_engine()
     engine.index()
     problems: list[str] = []
@@ -974,7 +967,7 @@ def test_closing_leaves_no_thread_and_no_open_file_behind(open_engine, root):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="modes are POSIX's")
-def test_only_the_owner_reads_what_a_store_writes_whatever_the_umask(tmp_path):
+def test_store_files_are_readable_by_their_owner_only_under_any_umask(tmp_path):
     root, home = tmp_path / "project", tmp_path / "home"
     (root / ".git").mkdir(parents=True)
     (root / "lamp.py").write_text("def lamp():\n    return 1\n", encoding="utf-8")
@@ -1005,7 +998,7 @@ def test_only_the_owner_reads_what_a_store_writes_whatever_the_umask(tmp_path):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="modes are POSIX's")
-def test_files_that_an_older_version_left_open_are_closed_when_the_store_is_opened(tmp_path):
+def test_index_folder_with_open_permissions_is_made_private(tmp_path):
     folder = tmp_path / "project" / ".cortex"
     (folder / "vectors-1").mkdir(parents=True)
     (folder / "vectors-1").chmod(0o755)

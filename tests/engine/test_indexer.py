@@ -1,6 +1,4 @@
-"""How one run goes: limits that keep what is there, what is cut again and what isn't, files that
-move under it.
-"""
+"""Index runs: limits that keep the index, reused chunks, and files that change during a run."""
 
 from __future__ import annotations
 
@@ -28,8 +26,8 @@ from cortex.engine.worker.pool import Pool
 Run = Callable[..., IndexReport]
 
 
-class Counting:
-    """A pool that counts the files that it is asked to cut."""
+class CountingPool:
+    """A pool that counts the files to cut."""
 
     def __init__(self) -> None:
         self._pool = Pool(1)
@@ -48,14 +46,14 @@ class Counting:
 
 
 @pytest.fixture(scope="module")
-def shared_pool() -> Iterator[Counting]:
-    pool = Counting()
+def shared_pool() -> Iterator[CountingPool]:
+    pool = CountingPool()
     yield pool
     pool.close()
 
 
 class Clock:
-    """A second passes with every file."""
+    """A clock on which a second passes with every file."""
 
     time, time_ns = staticmethod(time.time), staticmethod(time.time_ns)
 
@@ -70,9 +68,9 @@ class Clock:
 
 
 class Workspace:
-    """A folder with its store, to run over again and again."""
+    """A folder with its store, for many runs."""
 
-    def __init__(self, root: Path, store: Store, pool: Counting) -> None:
+    def __init__(self, root: Path, store: Store, pool: CountingPool) -> None:
         self.root, self.store, self.pool = root, store, pool
         self.source = store.content.source("files", "work", str(root))
 
@@ -127,7 +125,7 @@ class Workspace:
 
 
 @pytest.fixture
-def work(tmp_path: Path, shared_pool: Counting) -> Iterator[Workspace]:
+def work(tmp_path: Path, shared_pool: CountingPool) -> Iterator[Workspace]:
     (tmp_path / "store").mkdir()
     (tmp_path / "work").mkdir()
     store = Store(tmp_path / "store")
@@ -140,7 +138,7 @@ def git(root: Path, *arguments: str) -> None:
 
 
 @pytest.mark.parametrize("absolute", [False, True])
-def test_the_chunk_files_of_the_project_are_not_indexed_as_its_files(work, absolute):
+def test_chunk_files_of_a_project_are_not_indexed_as_source_files(work, absolute):
     work.write(
         lamp_py="def switch(): ...\n",
         chunks__code_json='{\n"chunks": [{"text": "def switch"}]\n}\n',
@@ -152,7 +150,7 @@ def test_the_chunk_files_of_the_project_are_not_indexed_as_its_files(work, absol
     assert set(work.texts()) == {"lamp.py", "other.json", "chunks/about.md"}
 
 
-def test_a_run_out_of_time_keeps_what_it_did_and_says_how_much_is_left(work, monkeypatch):
+def test_run_out_of_time_keeps_its_work_and_reports_the_rest(work, monkeypatch):
     clock = Clock()
     monkeypatch.setattr(indexer, "time", clock)
     work.many(600)
@@ -170,7 +168,7 @@ def test_a_run_out_of_time_keeps_what_it_did_and_says_how_much_is_left(work, mon
     assert len(work.texts()) == 600
 
 
-def test_a_scan_out_of_time_stops_too(work, monkeypatch):
+def test_scan_out_of_time_stops(work, monkeypatch):
     class Hasty(Clock):
         def monotonic(self) -> float:
             self.tick()
@@ -185,7 +183,7 @@ def test_a_scan_out_of_time_stops_too(work, monkeypatch):
         assert caught.value.context["files_remaining"] == 0  # it isn't known yet how many there are
 
 
-def test_embedding_out_of_time_keeps_the_words(work, monkeypatch):
+def test_embedding_out_of_time_keeps_the_lexical_index(work, monkeypatch):
     clock = Clock()
     monkeypatch.setattr(indexer, "time", clock)
     work.many(600)
@@ -223,7 +221,7 @@ def test_a_forced_run_out_of_time_does_not_begin_to_rebuild(work, monkeypatch):
     ("flag", "code"),
     [("limits__memory__heap", "MEMORY_LIMIT"), ("limits__disk__database", "DISK_LIMIT")],
 )
-def test_a_run_over_a_limit_stops_and_keeps_what_is_there(work, flag, code):
+def test_run_over_a_limit_stops_and_keeps_the_index(work, flag, code):
     work.write(a_py="lamp = 1\n")
     work.run()
     work.write(b_py="desk = 1\n")
@@ -236,7 +234,7 @@ def test_a_run_over_a_limit_stops_and_keeps_what_is_there(work, flag, code):
     assert set(work.texts()) == {"a.py", "b.py"}
 
 
-def test_limits_are_looked_at_during_a_run_and_not_only_at_its_start(work, monkeypatch):
+def test_limits_are_checked_during_a_run(work, monkeypatch):
     work.many(600)
     sizes = iter([0, 0, 10**12])
     monkeypatch.setattr(work.store, "disk_bytes", lambda: next(sizes))
@@ -259,7 +257,7 @@ def test_files_are_stored_in_steps_of_the_batch_size(work, monkeypatch):
     assert steps == [10, 10, 10, 5]
 
 
-def test_vectors_that_need_too_much_memory_stop_the_embedding_and_nothing_else(work):
+def test_vectors_above_the_memory_limit_stop_only_the_embedding(work):
     asked: list[int] = []
 
     def embed(texts: list[str]) -> np.ndarray:
@@ -282,9 +280,7 @@ def test_vectors_that_need_too_much_memory_stop_the_embedding_and_nothing_else(w
     assert (sum(asked), work.store.indexes.sets.size(stamp)) == (600, 600)
 
 
-def test_vectors_that_were_made_before_a_limit_was_lowered_are_kept_but_not_loaded(
-    work, monkeypatch
-):
+def test_vectors_above_a_lowered_limit_are_kept_but_not_loaded(work, monkeypatch):
     def embed(texts: list[str]) -> np.ndarray:
         return np.ones((len(texts), 8), dtype=np.float32)
 
@@ -305,13 +301,13 @@ def test_vectors_that_were_made_before_a_limit_was_lowered_are_kept_but_not_load
     assert len(vectors.ids()) == 2
 
 
-def test_the_same_content_is_cut_once_however_often_it_is_there(work):
+def test_repeated_content_is_chunked_once(work):
     work.write(a_py="lamp = 1\n", b_py="lamp = 1\n", c_py="lamp = 1\n", c_txt="lamp = 1\n")
     report = work.run()
     assert (report.added, work.pool.cut) == (4, 2)  # once as Python, once as text
 
 
-def test_a_rename_a_copy_and_a_touch_cut_nothing(work):
+def test_rename_copy_and_touch_chunk_nothing_again(work):
     work.write(a_py="lamp = 1\n", b_py="desk = 1\n")
     work.run()
     (work.root / "a.py").rename(work.root / "moved.py")
@@ -321,7 +317,7 @@ def test_a_rename_a_copy_and_a_touch_cut_nothing(work):
     assert (report.added, report.deleted, report.changed, work.pool.cut) == (2, 1, 0, 0)
 
 
-def test_a_branch_switch_costs_only_what_changed_and_the_way_back_nothing(work):
+def test_branch_switch_chunks_only_changes_and_the_way_back_nothing(work):
     work.many(20)
     git(work.root, "init", "-q")
     git(work.root, "add", ".")
@@ -340,7 +336,7 @@ def test_a_branch_switch_costs_only_what_changed_and_the_way_back_nothing(work):
     assert len(work.texts()) == 20
 
 
-def test_an_edit_of_gitignore_takes_files_out_and_in_again(work):
+def test_gitignore_edit_removes_and_restores_files(work):
     git(work.root, "init", "-q")
     work.write(a_py="lamp = 1\n", out__b_py="desk = 1\n")
     work.run()
@@ -353,10 +349,8 @@ def test_an_edit_of_gitignore_takes_files_out_and_in_again(work):
     assert work.pool.cut == 0
 
 
-def test_a_change_within_the_grain_of_the_clock_is_seen(work):
-    """Same size, same time, other text: only reading tells, so a file that was written just now is
-    read again.
-    """
+def test_change_of_same_size_within_a_clock_tick_is_seen(work):
+    """Only reading can tell, so a file written just now is read again."""
     work.write(a_py="lamp = 1\n")
     seen = (work.root / "a.py").stat()
     work.run()
@@ -366,7 +360,7 @@ def test_a_change_within_the_grain_of_the_clock_is_seen(work):
     assert work.texts() == {"a.py": "lamp = 2\n"}
 
 
-def test_a_file_that_has_been_quiet_for_long_is_not_read_again(work, monkeypatch):
+def test_file_unchanged_for_long_is_not_read_again(work, monkeypatch):
     work.write(a_py="lamp = 1\n", b_py="desk = 1\n")
     os.utime(work.root / "a.py", (1_000_000, 1_000_000))
     work.run()
@@ -381,7 +375,7 @@ def test_a_file_that_has_been_quiet_for_long_is_not_read_again(work, monkeypatch
     assert read == ["b.py"]
 
 
-def test_a_file_that_vanishes_during_a_run_is_nothing(work, monkeypatch):
+def test_file_that_vanishes_during_a_run_is_ignored(work, monkeypatch):
     work.write(a_py="lamp = 1\n", b_py="desk = 1\n")
     work.run()
     work.write(a_py="lamp = 'new'\n", b_py="desk = 'new'\n", c_py="chair = 1\n")
@@ -399,7 +393,7 @@ def test_a_file_that_vanishes_during_a_run_is_nothing(work, monkeypatch):
     assert work.texts() == {"a.py": "lamp = 'new'\n"}
 
 
-def test_files_that_can_not_be_indexed_are_counted_each_time_and_read_once(work):
+def test_refused_files_are_counted_each_run_and_read_once(work):
     work.write(a_py="lamp = 1\n")
     (work.root / "b.bin").write_bytes(bytes(range(256)) * 4)
     os.utime(work.root / "b.bin", (1_000_000, 1_000_000))
@@ -418,9 +412,7 @@ def test_a_file_that_becomes_unreadable_leaves_the_index(work):
 
 
 @pytest.mark.parametrize("reason", ["timed out", "memory"])
-def test_a_file_that_had_a_bad_moment_is_tried_again_after_an_hour_and_not_at_each_run(
-    work, reason
-):
+def test_temporarily_refused_file_is_retried_after_an_hour(work, reason):
     work.write(a_py="lamp = 1\n", b_py="desk = 2\n")
     work.run()
     seen = (work.root / "b.py").stat()
@@ -433,7 +425,7 @@ def test_a_file_that_had_a_bad_moment_is_tried_again_after_an_hour_and_not_at_ea
     assert set(work.texts()) == {"a.py", "b.py"}
 
 
-def test_a_pool_that_is_closed_under_a_run_leaves_it_unfinished(work):
+def test_pool_closed_during_a_run_leaves_it_unfinished(work):
     work.many(300)
 
     def close(step) -> None:
@@ -447,7 +439,7 @@ def test_a_pool_that_is_closed_under_a_run_leaves_it_unfinished(work):
     assert len(work.texts()) == 300
 
 
-def test_a_run_that_fails_in_the_middle_leaves_the_pool_to_the_next(work):
+def test_failed_run_leaves_the_pool_usable(work):
     work.many(300)
 
     def fail(step) -> None:
@@ -465,7 +457,7 @@ def test_a_run_that_fails_in_the_middle_leaves_the_pool_to_the_next(work):
     assert kept.value.code == "DISK_FULL"
 
 
-def test_another_size_of_chunks_that_was_interrupted_is_finished_later(work):
+def test_interrupted_change_of_chunk_size_is_finished_later(work):
     work.many(300)
     work.run()
     cancel = Cancel()
@@ -481,7 +473,7 @@ def test_another_size_of_chunks_that_was_interrupted_is_finished_later(work):
     assert work.run(indexing__chunk_size=100).changed == 0
 
 
-def test_more_files_than_allowed_are_named_and_a_new_one_does_not_slip_in(work):
+def test_files_above_the_file_limit_are_reported_and_new_ones_stay_out(work):
     work.many(5)
     work.run(workspace__max_files=3)
     assert set(work.texts()) == {"f000.py", "f001.py", "f002.py"}
@@ -496,7 +488,7 @@ def test_more_files_than_allowed_are_named_and_a_new_one_does_not_slip_in(work):
     assert over == {"f003.py", "f004.py", "z.py"}
 
 
-def test_progress_never_goes_back_and_ends_at_the_total(work):
+def test_progress_never_decreases_and_ends_at_the_total(work):
     work.many(100)
     steps = []
     work.run(progress=steps.append)
@@ -506,14 +498,14 @@ def test_progress_never_goes_back_and_ends_at_the_total(work):
     assert (done[-1], steps[-1].total) == (100, 100)
 
 
-def test_a_file_that_was_refused_for_want_of_an_extra_is_read_once_it_is_there():
+def test_file_refused_for_a_missing_extra_is_read_once_it_is_installed():
     file, reason = ScannedFile("a.pdf", 10, 20), "PDF needs an extra: pip install"
     assert not indexer._changed(file, None, (10, 20, reason), retry=False)
     assert indexer._changed(file, None, (10, 20, NO_PDF), retry=False)  # which the tests have
 
 
-class Failing(Counting):
-    """A pool whose processes end as soon as they start, or at the first file."""
+class FailingPool(CountingPool):
+    """A pool with processes that end at their start, or at the first file."""
 
     def __init__(self, code: str) -> None:
         self._pool = Pool(1, command=[sys.executable, "-c", code])
@@ -533,7 +525,7 @@ READY += "out.write(len(body).to_bytes(8, 'little') + body); out.flush(); sys.st
 )
 def test_a_run_whose_workers_all_fail_is_an_error(work, code, message):
     work.many(2)
-    shared, work.pool = work.pool, Failing(code)
+    shared, work.pool = work.pool, FailingPool(code)
     try:
         with pytest.raises(LimitError) as caught:
             work.run()

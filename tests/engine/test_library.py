@@ -1,6 +1,4 @@
-"""The person's library: folders of documents, what may be one, what is found in them, and that what
-is removed is gone.
-"""
+"""The library of a home: allowed folders, their search, and complete removal."""
 
 from __future__ import annotations
 
@@ -62,7 +60,7 @@ def notes(tmp_path: Path) -> Path:
     return folder
 
 
-def test_who_waits_sees_signs_of_life_while_the_holder_does_its_chores(
+def test_waiting_process_sees_progress_during_the_holder_s_maintenance(
     open_library, until, monkeypatch
 ):
     monkeypatch.setattr(run_queue, "BEAT_SECONDS", 0.01)
@@ -90,7 +88,7 @@ def found(library: Library, text: str, mode: Mode = Mode.HYBRID) -> list[str]:
     return [hit.path for hit in library.search(Query(text, mode=mode), sources=sources).hits]
 
 
-def test_a_folder_that_was_added_and_indexed_is_searched(open_library, notes):
+def test_added_and_indexed_folder_is_searched(open_library, notes):
     library = open_library()
     folder = library.add_folder(notes)
     report = library.index(source=folder.source)
@@ -101,7 +99,7 @@ def test_a_folder_that_was_added_and_indexed_is_searched(open_library, notes):
     assert state.indexed_at
 
 
-def test_several_folders_are_searched_at_once_or_one_by_one(open_library, notes, tmp_path):
+def test_folders_are_searched_together_or_separately(open_library, notes, tmp_path):
     other = tmp_path / "other"
     write(other, "lamps.md", "# Lamps\n\nLamp oil is kept in the cellar.\n")
     library = open_library()
@@ -118,7 +116,7 @@ def test_several_folders_are_searched_at_once_or_one_by_one(open_library, notes,
     assert ([hit.path for hit in alone.hits], alone.docs) == (["lamps.md"], 1)
 
 
-def test_patterns_of_a_folder_count_for_it_alone(open_library, notes, tmp_path):
+def test_patterns_of_a_folder_apply_to_it_alone(open_library, notes, tmp_path):
     other = tmp_path / "other"
     write(other, "a.txt", "lamp\n")
     write(other, "b.md", "lamp\n")
@@ -131,7 +129,7 @@ def test_patterns_of_a_folder_count_for_it_alone(open_library, notes, tmp_path):
     assert library.state_of(library.folder("notes")).counts.docs == 2
 
 
-def test_a_folder_is_known_by_its_id_and_its_name_in_any_case(open_library, notes):
+def test_folder_is_found_by_id_and_by_name_in_any_case(open_library, notes):
     library = open_library()
     folder = library.add_folder(notes, name="My Notes", key="k-1")
     assert library.folder("k-1") == library.folder("my notes") == folder
@@ -174,9 +172,7 @@ def test_private_and_system_folders_and_those_of_cortex_are_refused(
     assert library.folders() == []
 
 
-def test_what_holds_a_private_folder_or_is_one_by_its_name_is_refused(
-    open_library, tmp_path, monkeypatch
-):
+def test_folder_around_or_named_like_a_private_one_is_refused(open_library, tmp_path, monkeypatch):
     monkeypatch.setattr(Path, "home", lambda: tmp_path)
     library = open_library()
     for place in (".config/gh", ".config/notes", "other/.ssh/old", ".local/share/keyrings"):
@@ -188,7 +184,7 @@ def test_what_holds_a_private_folder_or_is_one_by_its_name_is_refused(
 
 
 @pytest.mark.skipif(not Path("/usr").is_dir(), reason="a folder of Unix")
-def test_the_folder_of_all_programs_is_refused_as_a_whole(open_library):
+def test_program_folder_is_refused_as_a_whole(open_library):
     assert "more than documents" in refusal(open_library(), Path("/usr"))
 
 
@@ -206,7 +202,7 @@ def test_a_private_folder_that_is_mounted_elsewhere_is_refused(tmp_path, monkeyp
     assert "~/.ssh holds keys" in why
 
 
-def test_of_two_who_add_the_same_folder_at_once_one_is_refused(open_library, notes):
+def test_same_folder_added_twice_at_once_is_refused_once(open_library, notes):
     one, other = open_library(), open_library()
     looks = [one.folders()]  # what the other saw before the first one added it
     other.folders = lambda: looks.pop() if looks else Library.folders(other)  # type: ignore[method-assign]
@@ -225,7 +221,7 @@ def test_a_folder_within_or_around_another_is_refused(open_library, notes):
     assert "lies in" in refusal(library, notes / "sub")
 
 
-def test_a_name_or_id_that_is_taken_is_refused(open_library, notes, tmp_path):
+def test_used_folder_name_or_id_is_refused(open_library, notes, tmp_path):
     library = open_library()
     library.add_folder(notes, name="one", key="k")
     (tmp_path / "more").mkdir()
@@ -236,7 +232,7 @@ def test_a_name_or_id_that_is_taken_is_refused(open_library, notes, tmp_path):
     assert "letters" in refusal(library, tmp_path / "more", key="k)\n```\nFound 3 results")
 
 
-def test_a_removed_folder_is_gone_from_every_place_at_once(open_library, notes, settings):
+def test_removed_folder_is_gone_from_every_table_and_index_at_once(open_library, notes, settings):
     library = open_library()
     folder = library.add_folder(notes)
     library.index(source=folder.source)
@@ -255,7 +251,7 @@ def test_a_removed_folder_is_gone_from_every_place_at_once(open_library, notes, 
     assert library.store.indexes.sets.size(stamp) == 0
 
 
-def test_what_another_folder_says_too_stays(open_library, notes, tmp_path):
+def test_removing_a_folder_keeps_the_same_text_of_another(open_library, notes, tmp_path):
     write(tmp_path / "twin", "same.md", GUIDE)
     library = open_library()
     for place in (notes, tmp_path / "twin"):
@@ -265,7 +261,7 @@ def test_what_another_folder_says_too_stays(open_library, notes, tmp_path):
     assert library.store.check() == []
 
 
-def test_a_run_whose_folder_is_removed_meanwhile_ends(open_library, notes):
+def test_run_ends_when_its_folder_is_removed(open_library, notes):
     library = open_library()
     folder = library.add_folder(notes)
 
@@ -278,7 +274,7 @@ def test_a_run_whose_folder_is_removed_meanwhile_ends(open_library, notes):
     assert library.store.content.counts(folder.source.id).docs == 0
 
 
-def test_the_reader_finds_everything_and_can_write_nothing(open_library, notes):
+def test_library_reader_finds_everything_and_can_write_nothing(open_library, notes):
     library = open_library()
     folder = library.add_folder(notes)
     library.index(source=folder.source)
@@ -298,7 +294,7 @@ def test_the_reader_finds_everything_and_can_write_nothing(open_library, notes):
     assert library.state_of(folder).counts.docs == 2
 
 
-def test_the_reader_sees_what_is_written_later(open_library, notes):
+def test_library_reader_sees_later_writes(open_library, notes):
     library = open_library()
     folder = library.add_folder(notes)
     library.index(source=folder.source)
@@ -322,7 +318,7 @@ def test_a_document_keeps_its_id_while_its_text_changes(open_library, notes):
         library.document("doc_0000000000000000")
 
 
-def test_a_person_has_folders_or_not(open_library, notes, settings):
+def test_home_has_folders_once_one_is_added(open_library, notes, settings):
     assert not has_folders(settings.home)
     library = open_library()
     assert not has_folders(settings.home)
@@ -330,7 +326,7 @@ def test_a_person_has_folders_or_not(open_library, notes, settings):
     assert has_folders(settings.home)
 
 
-def test_a_keeper_follows_every_folder_that_is_watched_as_they_come_and_go(
+def test_auto_indexer_follows_watched_folders_as_they_come_and_go(
     open_library, notes, tmp_path, until
 ):
     quiet = tmp_path / "quiet"
@@ -362,7 +358,7 @@ def test_a_keeper_follows_every_folder_that_is_watched_as_they_come_and_go(
         keeper.close()
 
 
-def test_a_folder_that_is_away_holds_up_no_other_and_loses_nothing(
+def test_missing_folder_delays_no_other_and_keeps_its_documents(
     open_library, notes, tmp_path, until
 ):
     away = tmp_path / "away"
@@ -381,18 +377,18 @@ def test_a_folder_that_is_away_holds_up_no_other_and_loses_nothing(
         keeper.close()
 
 
-def test_the_home_is_lent_as_a_library(settings, notes):
+def test_engine_of_the_home_is_a_library(settings, notes):
     engines = engine_pool(keep=False)
-    one = engines.borrow(settings.home, settings)
+    handle = engines.borrow(settings.home, settings)
     try:
-        with engines.use(one) as library:
+        with engines.use(handle) as library:
             assert isinstance(library, Library)
     finally:
-        engines.give_back(one)
+        engines.give_back(handle)
 
 
 def kept(library: Library, folder, code: str) -> None:
-    """A sync that must fail, and forget nothing."""
+    """Check that a sync fails and forgets nothing."""
     with pytest.raises(FileError) as caught:
         library.index(source=folder.source)
     assert caught.value.code == code
@@ -410,7 +406,7 @@ def test_a_folder_that_became_a_link_is_not_followed(open_library, notes, tmp_pa
     assert found(library, "combination") == []
 
 
-def test_a_disk_that_is_not_mounted_is_no_empty_folder(open_library, notes, monkeypatch):
+def test_unmounted_disk_is_not_taken_for_an_empty_folder(open_library, notes, monkeypatch):
     library = open_library()
     folder = library.add_folder(notes)
     monkeypatch.setattr(os.path, "ismount", lambda path: True)
@@ -442,7 +438,7 @@ def test_a_folder_that_vanishes_during_a_sync_keeps_its_documents(open_library, 
 @pytest.mark.skipif(
     os.name == "nt" or os.geteuid() == 0, reason="who may do everything can read every folder"
 )
-def test_documents_of_a_folder_that_cannot_be_read_just_now_are_kept(open_library, notes):
+def test_documents_of_an_unreadable_folder_are_kept(open_library, notes):
     library = open_library()
     folder = library.add_folder(notes)
     library.index(source=folder.source)
@@ -457,7 +453,7 @@ def test_documents_of_a_folder_that_cannot_be_read_just_now_are_kept(open_librar
         notes.chmod(0o700)
 
 
-def test_what_lies_in_a_folder_called_secrets_is_no_document(open_library, tmp_path):
+def test_files_in_a_folder_called_secrets_are_no_documents(open_library, tmp_path):
     write(tmp_path / "secrets", "production.txt", "password tuesday\n")
     write(tmp_path / "secrets", "about.md", "# How passwords are kept\n")
     library = open_library()
@@ -465,7 +461,7 @@ def test_what_lies_in_a_folder_called_secrets_is_no_document(open_library, tmp_p
     assert found(library, "password passwords") == ["about.md"]
 
 
-def test_the_usual_exceptions_of_code_are_none_among_documents(open_library, tmp_path):
+def test_folders_skipped_in_code_are_read_in_document_folders(open_library, tmp_path):
     place = tmp_path / "more"
     write(place, "build/plan.md", "how to build\n")
     write(place, "day.log", "a diary\n")
@@ -479,7 +475,7 @@ def test_the_usual_exceptions_of_code_are_none_among_documents(open_library, tmp
 
 
 @pytest.mark.parametrize("kind", ["pos", "fast"])
-def test_damaged_words_of_a_home_lock_nothing_and_are_built_anew_for_who_only_reads(tmp_path, kind):
+def test_damaged_lexical_index_of_a_home_is_rebuilt_for_a_reader(tmp_path, kind):
     settings = load(None, environment={"CORTEX_HOME": str(tmp_path / "home")}, user_home=tmp_path)
     with Library(settings, embedders=Embedders(None)) as library:
         create(library, Observation("The lamp flickers", "at night"), actor=person())
@@ -496,9 +492,7 @@ def test_damaged_words_of_a_home_lock_nothing_and_are_built_anew_for_who_only_re
 
 
 @pytest.mark.parametrize("harm", ["newer", "garbage", "folder"])
-def test_the_database_of_a_home_is_never_set_aside_and_no_advice_says_so(
-    open_library, settings, harm
-):
+def test_home_database_is_never_set_aside_or_suggested_to_be(open_library, settings, harm):
     open_library().close()
     database = settings.home / "cortex.db"
     if harm == "newer":

@@ -1,6 +1,4 @@
-"""The engines of a process: shared by windows, held by calls, closed when nobody needs them, and
-opened again.
-"""
+"""The engines of a process: shared, kept while in use, closed when idle, opened again."""
 
 from __future__ import annotations
 
@@ -46,7 +44,7 @@ def project(tmp_path: Path) -> Callable[..., tuple[Path, Settings]]:
 
 @pytest.fixture
 def make() -> Iterator[Callable[..., EnginePool]]:
-    """`make(keep=...)`: engines that are closed after the test, however it ends."""
+    """Make pools, `make(keep=...)`, that are closed after the test."""
     with ExitStack() as made:
 
         def make_one(**options) -> EnginePool:
@@ -62,58 +60,58 @@ def found(engine: Engine, text: str) -> list[str]:
 
 
 def states(engines: EnginePool) -> dict[str, tuple[str, int]]:
-    return {one.root.name: (one.freshness.state, one.windows) for one in engines.projects()}
+    return {
+        pooled.root.name: (pooled.freshness.state, pooled.windows) for pooled in engines.projects()
+    }
 
 
-def test_the_persons_library_is_open_without_being_a_project(make, project):
+def test_home_library_is_open_without_being_a_project(make, project):
     root, settings = project("lamp")
     engines = make(keep=False)
     home, lamp = engines.borrow(settings.home, settings), engines.borrow(root, settings)
     with engines.use(home) as library, engines.use(lamp):
         assert isinstance(library, Library)
-        assert [one.root for one in engines.projects()] == [root]
+        assert [pooled.root for pooled in engines.projects()] == [root]
 
 
-def test_an_engine_is_shared_by_all_who_have_the_folder_and_lingers_after_the_last(
-    make, project, until
-):
+def test_engine_is_shared_by_windows_and_lingers_after_the_last(make, project, until):
     root, settings = project("lamp")
     engines = make(keep=False, linger=0.3)
     lent = [engines.borrow(root, settings) for _ in range(8)]
 
-    def use(one):
-        with engines.use(one) as engine:
+    def use(handle):
+        with engines.use(handle) as engine:
             return engine
 
     with ThreadPoolExecutor(8) as threads:
         opened = set(threads.map(use, lent))
     assert len(opened) == 1
-    assert [one.windows for one in engines.projects()] == [8]
-    for one in lent:
-        engines.give_back(one)
+    assert [pooled.windows for pooled in engines.projects()] == [8]
+    for handle in lent:
+        engines.give_back(handle)
     engines.close_idle()
-    assert [one.windows for one in engines.projects()] == [0]
+    assert [pooled.windows for pooled in engines.projects()] == [0]
     again = engines.borrow(root, settings)
     assert use(again) in opened  # it was still there
     engines.give_back(again)
     until(lambda: engines.close_idle() or not engines.projects(), 5)
 
 
-def test_an_engine_with_a_window_stays_open_while_there_is_memory(make, project):
+def test_engine_with_a_window_stays_open_while_memory_allows(make, project):
     root, settings = project("lamp")
     engines = make(keep=False)
-    one = engines.borrow(root, settings)
-    with engines.use(one) as engine:
+    handle = engines.borrow(root, settings)
+    with engines.use(handle) as engine:
         pass
     for most_bytes in (0, 1 << 50):
         engines.close_idle(most_bytes)
-    with engines.use(one) as same:
+    with engines.use(handle) as same:
         assert same is engine
-    engines.give_back(one)
+    engines.give_back(handle)
     assert engines.projects() == []
 
 
-def test_a_damaged_home_that_a_call_meets_costs_no_project_its_index(make, project):
+def test_damaged_home_costs_no_project_its_index(make, project):
     engines = make(keep=False)
     root, settings = project("sound")
     (root / "pyproject.toml").touch()
@@ -131,26 +129,24 @@ def test_a_damaged_home_that_a_call_meets_costs_no_project_its_index(make, proje
         assert found(engine, "only_sound") == ["sound.py"]
 
 
-def test_an_engine_that_can_not_be_opened_is_not_remembered(make, project, tmp_path):
+def test_engine_that_failed_to_open_is_not_kept(make, project, tmp_path):
     root, settings = project("lamp")
     (tmp_path / "home").write_text("in the way", encoding="utf-8")
     (root / ".cortex").write_text("in the way", encoding="utf-8")
     engines = make(keep=False)
     for _ in range(2):
-        one = engines.borrow(root, settings)
-        with pytest.raises(CortexError), engines.use(one):
+        handle = engines.borrow(root, settings)
+        with pytest.raises(CortexError), engines.use(handle):
             pass
         assert engines.projects() == []
-        engines.give_back(one)
+        engines.give_back(handle)
 
 
-def test_what_is_unused_longest_is_closed_first_and_what_was_used_just_now_is_not(
-    make, project, monkeypatch
-):
+def test_least_recently_used_engine_is_closed_first(make, project, monkeypatch):
     engines = make(keep=False, linger=600, rest=60)
     lent = {name: engines.borrow(*project(name)) for name in ("lamp", "fan", "door")}
-    for one in lent.values():
-        with engines.use(one):
+    for handle in lent.values():
+        with engines.use(handle):
             pass
     engines.give_back(lent["door"])
     room = iter([2, 0, 0, 0])
@@ -170,7 +166,7 @@ def test_what_is_unused_longest_is_closed_first_and_what_was_used_just_now_is_no
     assert states(engines) == {"lamp": (CLOSED, 1), "fan": ("indexing", 1)}
 
 
-def test_the_next_call_opens_a_closed_engine_and_finds_what_changed_meanwhile(make, project, until):
+def test_closed_engine_is_reopened_by_a_call_and_finds_new_changes(make, project, until):
     engines = make(keep=True)
     windows = [Workspaces([Workspace(*project(name))], engines) for name in ("lamp", "fan")]
     for window, name in zip(windows, ("lamp", "fan"), strict=True):
@@ -198,7 +194,7 @@ def test_the_next_call_opens_a_closed_engine_and_finds_what_changed_meanwhile(ma
     assert engines.projects() == []
 
 
-def test_what_was_changed_at_run_time_is_the_stores_and_outlives_engine_and_window(make, project):
+def test_setting_changed_at_run_time_is_stored_and_outlives_the_engine(make, project):
     root, settings = project("lamp")
     engines = make(keep=False)
     window = Workspaces([Workspace(root, settings)], engines)
@@ -220,7 +216,7 @@ def test_what_was_changed_at_run_time_is_the_stores_and_outlives_engine_and_wind
 
 
 def write_settings(root: Path, **settings: object) -> None:
-    """Write a project's file as an editor that was done a moment ago."""
+    """Write a project's settings file as of a moment ago."""
     file = root / "codeindex.config.json"
     file.write_text(
         json.dumps({name.replace("__", "."): value for name, value in settings.items()}),
@@ -229,9 +225,7 @@ def write_settings(root: Path, **settings: object) -> None:
     os.utime(file, (time.time() - 2, time.time() - 2))
 
 
-def test_an_excluded_file_is_gone_from_the_next_answer_and_soon_from_the_index(
-    make, project, until
-):
+def test_newly_excluded_file_is_gone_from_answers_then_from_the_index(make, project, until):
     root, settings = project("lamp")
     (root / "secret.py").write_text("def hidden_vault():\n    return 1\n", encoding="utf-8")
     window = Workspaces([Workspace(root, settings)], make(keep=True))
@@ -249,7 +243,7 @@ def test_an_excluded_file_is_gone_from_the_next_answer_and_soon_from_the_index(
     window.close()
 
 
-def test_nobody_has_to_call_for_an_edited_configuration_to_count(make, project, until):
+def test_edited_configuration_takes_effect_without_a_call(make, project, until):
     root, settings = project("lamp")
     (root / "long.txt").write_text(
         "\n".join(f"line {n} of a long text" for n in range(400)), encoding="utf-8"
@@ -272,7 +266,7 @@ def test_nobody_has_to_call_for_an_edited_configuration_to_count(make, project, 
     window.close()
 
 
-def test_an_answer_says_what_an_index_was_made_with_only_where_that_differs(make, project):
+def test_answer_names_the_settings_of_an_index_only_where_they_differ(make, project):
     root, settings = project("lamp")
     window = Workspaces([Workspace(root, settings)], make(keep=False))
     with window.open() as [(_, engine)]:
@@ -290,7 +284,7 @@ def test_an_answer_says_what_an_index_was_made_with_only_where_that_differs(make
     window.close()
 
 
-def test_a_full_index_says_so_at_every_question_and_how_to_make_room(make, project):
+def test_full_index_says_so_in_every_answer_and_how_to_make_room(make, project):
     root, settings = project("lamp", workspace__maxFiles=2)
     for number in range(3):
         (root / f"more{number}.py").write_text("x = 1\n", encoding="utf-8")
@@ -308,9 +302,9 @@ def test_a_full_index_says_so_at_every_question_and_how_to_make_room(make, proje
 def test_a_run_under_way_keeps_an_engine_with_a_window_open(make, project):
     root, settings = project("lamp")
     engines = make(keep=False)
-    one = engines.borrow(root, settings)
+    handle = engines.borrow(root, settings)
     begun, go_on = threading.Event(), threading.Event()
-    with engines.use(one) as engine:
+    with engines.use(handle) as engine:
         pass
 
     def hold(_: object) -> None:
@@ -326,11 +320,11 @@ def test_a_run_under_way_keeps_an_engine_with_a_window_open(make, project):
     run.join()
     engines.close_idle(1)
     assert states(engines) == {"lamp": (CLOSED, 1)}
-    engines.give_back(one)
+    engines.give_back(handle)
 
 
 @pytest.mark.soak
-def test_calls_from_many_threads_never_meet_a_closed_engine(make, project, until, campaign):
+def test_calls_from_many_threads_never_get_a_closed_engine(make, project, until, campaign):
     times, seconds = campaign(6, 400), campaign(30, 600)
     engines = make(keep=True)
     windows = [Workspaces([Workspace(*project(name))], engines) for name in ("lamp", "fan", "door")]
@@ -360,7 +354,7 @@ def test_calls_from_many_threads_never_meet_a_closed_engine(make, project, until
             until(
                 lambda: (
                     min(closed.count(name) for name in names) >= times
-                    or any(one.done() for one in workers)
+                    or any(worker.done() for worker in workers)
                 ),
                 seconds,
             )
@@ -376,7 +370,7 @@ def test_calls_from_many_threads_never_meet_a_closed_engine(make, project, until
     assert engines.projects() == []
 
 
-def test_a_window_that_ends_while_a_call_is_under_way_leaves_nothing_open(make, project):
+def test_window_closed_during_a_call_leaves_no_engine_open(make, project):
     root, settings = project("lamp")
     engines = make(keep=True)
     window = Workspaces([Workspace(root, settings)], engines)
@@ -390,23 +384,23 @@ def test_a_window_that_ends_while_a_call_is_under_way_leaves_nothing_open(make, 
         pass
 
 
-def test_after_the_end_nothing_is_opened(make, project):
+def test_closed_pool_opens_no_engine(make, project):
     engines = make(keep=False)
-    one = engines.borrow(*project("lamp"))
-    with engines.use(one):
+    handle = engines.borrow(*project("lamp"))
+    with engines.use(handle):
         pass
     engines.close()
-    with pytest.raises(ConfigError, match="ending"), engines.use(one):
+    with pytest.raises(ConfigError, match="ending"), engines.use(handle):
         pass
 
 
-def test_what_was_given_back_meanwhile_is_not_opened_again(make, project):
+def test_engine_returned_before_its_use_is_not_opened_again(make, project):
     engines = make(keep=True)
-    one = engines.borrow(*project("lamp"))
-    engines.give_back(one)  # between a call's look at whether the window has ended, and its use
-    with pytest.raises(ConfigError, match="ending"), engines.use(one):
+    handle = engines.borrow(*project("lamp"))
+    engines.give_back(handle)  # between a call's look at whether the window has ended, and its use
+    with pytest.raises(ConfigError, match="ending"), engines.use(handle):
         pass
-    assert (one.engine, one.calls, engines.projects()) == (None, 0, [])
+    assert (handle.engine, handle.calls, engines.projects()) == (None, 0, [])
 
 
 def test_embedding_under_way_keeps_an_engine_with_a_window_open(make, project):
@@ -419,8 +413,8 @@ def test_embedding_under_way_keeps_an_engine_with_a_window_open(make, project):
             return super().embed(texts, mode)
 
     engines = make(keep=False)
-    one = engines.borrow(*project("lamp"))
-    with engines.use(one) as engine:
+    handle = engines.borrow(*project("lamp"))
+    with engines.use(handle) as engine:
         engine.index()
         assert engine.holds()
         slow = Slow()
@@ -430,7 +424,7 @@ def test_embedding_under_way_keeps_an_engine_with_a_window_open(make, project):
     try:
         assert begun.wait(10)
         engines.close_idle(1)
-        assert one.engine is engine
+        assert handle.engine is engine
         assert engine.embedding.working
     finally:
         go_on.set()

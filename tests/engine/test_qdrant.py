@@ -1,5 +1,4 @@
-"""Documents whose vectors a Qdrant server keeps: the same answers as with files, words while it is
-away, and nothing that can be lost.
+"""Documents with vectors in Qdrant: the same answers as with files, words while down.
 
 The server is the official client's local mode (`local_qdrant`), or a plain HTTP server that behaves
 badly.
@@ -44,7 +43,7 @@ Open = Callable[..., Library]
 
 
 class Costly(HashingEmbedder):
-    """Remembers what it was paid for."""
+    """An embedder that keeps the texts that it was paid for."""
 
     def __init__(self) -> None:
         super().__init__(32)
@@ -102,18 +101,18 @@ def ask(
     return find(library.reader, query_of(library.settings, text, mode, limit), source)
 
 
-def told(found: DocumentResults) -> list[tuple[str, int, float]]:
+def result_rows(found: DocumentResults) -> list[tuple[str, int, float]]:
     return [(result.path, result.start_line, result.score) for result in found.results]
 
 
 def end_rest(library: Library) -> None:
-    """As if the time that it is left alone were over."""
+    """End the rest after a failure at once."""
     assert library._vector_server is not None
     library._vector_server._rests_until = 0.0
 
 
 def points(server) -> int:
-    """The points of all collections, marks left out."""
+    """The points of all collections, without marks."""
     return sum(server.client.count(name, exact=True).count - 1 for name in server.names())
 
 
@@ -122,7 +121,7 @@ def chunks(library: Library) -> int:
 
 
 def assert_follows(library: Library, server) -> None:
-    """There is one collection, it has every chunk and nothing else, and says so."""
+    """Check for one collection with exactly the chunks of the store, marked as complete."""
     (name,) = server.names()
     stamp = library.embedding.wanted.stamp
     sets = library.store.indexes.sets
@@ -139,7 +138,7 @@ def assert_follows(library: Library, server) -> None:
 # --------------------------------------------------------------------------------------------------
 
 
-def test_answers_are_those_of_the_embedded_index(open_library, notes, server):
+def test_qdrant_answers_equal_those_of_the_embedded_index(open_library, notes, server):
     embedded, remote = open_library("embedded", url=""), open_library("remote")
     for library in (embedded, remote):
         add(library, HANDBOOK, notes)
@@ -153,11 +152,11 @@ def test_answers_are_those_of_the_embedded_index(open_library, notes, server):
                 assert (other.mode, other.degraded, other.total) == (mode, False, one.total)
                 # Within ties: a score may fall to the other side of its last digit, and change
                 # places with its equal.
-                assert [score for *_, score in told(other)] == pytest.approx(
-                    [score for *_, score in told(one)], abs=2e-3
+                assert [score for *_, score in result_rows(other)] == pytest.approx(
+                    [score for *_, score in result_rows(one)], abs=2e-3
                 )
-                assert {place[:2] for place in told(other)[:10]} <= {
-                    place[:2] for place in told(one)
+                assert {place[:2] for place in result_rows(other)[:10]} <= {
+                    place[:2] for place in result_rows(one)
                 }
 
 
@@ -174,7 +173,7 @@ def test_qdrant_gets_ids_and_numbers_and_no_text(open_library, notes, server):
     assert "drawers" not in str(found)
 
 
-def test_an_answer_is_remembered_until_something_changes(open_library, notes, server):
+def test_qdrant_answer_is_cached_until_a_change(open_library, notes, server):
     library = open_library()
     add(library, notes)
     ask(library, "drawers")
@@ -187,7 +186,7 @@ def test_an_answer_is_remembered_until_something_changes(open_library, notes, se
     assert_follows(library, server)
 
 
-def test_two_libraries_and_two_models_share_a_server_and_never_meet(
+def test_libraries_and_models_sharing_a_qdrant_server_never_mix(
     open_library, notes, tmp_path, server
 ):
     other = tmp_path / "other"
@@ -210,7 +209,9 @@ def test_two_libraries_and_two_models_share_a_server_and_never_meet(
 
 
 @pytest.mark.parametrize("url", ["", URL])
-def test_a_source_is_chosen_before_the_nearest_are(open_library, notes, tmp_path, server, url):
+def test_source_filter_applies_before_the_nearest_points_are_taken(
+    open_library, notes, tmp_path, server, url
+):
     crowd = tmp_path / "crowd"
     crowd.mkdir()
     for number in range(200):
@@ -226,11 +227,11 @@ def test_a_source_is_chosen_before_the_nearest_are(open_library, notes, tmp_path
     assert [result.path for result in found.results] == ["guide.md"]
 
 
-# -- away and back
+# -- a server that is down and back
 # -----------------------------------------------------------------------------------------------------
 
 
-def test_while_it_is_away_words_answer_and_say_why(open_library, notes, server):
+def test_words_answer_with_the_reason_while_qdrant_is_down(open_library, notes, server):
     library = open_library()
     add(library, notes)
     server.away = True
@@ -248,7 +249,9 @@ def test_while_it_is_away_words_answer_and_say_why(open_library, notes, server):
     assert ask(library, "how do tokens expire", "hybrid").mode == "hybrid"
 
 
-def test_it_may_go_between_two_requests_of_one_search(open_library, notes, server, monkeypatch):
+def test_qdrant_failing_within_a_search_is_answered_by_words(
+    open_library, notes, server, monkeypatch
+):
     library = open_library()
     add(library, notes)
     calls = server.client.query_points
@@ -262,7 +265,7 @@ def test_it_may_go_between_two_requests_of_one_search(open_library, notes, serve
     assert (found.mode, found.degraded) == ("fts5", True)
 
 
-def test_documents_are_added_while_it_is_away_and_it_catches_up_later(open_library, notes, server):
+def test_qdrant_catches_up_with_documents_added_while_it_was_down(open_library, notes, server):
     library = open_library()
     server.away = True
     add(library, notes)
@@ -275,7 +278,7 @@ def test_documents_are_added_while_it_is_away_and_it_catches_up_later(open_libra
     assert ask(library, "drawers").mode == "semantic"
 
 
-def test_a_running_server_brings_it_up_to_date_when_it_is_back_or_has_lost_everything(
+def test_running_auto_indexer_updates_a_returned_or_emptied_qdrant(
     open_library, notes, server, until, monkeypatch
 ):
     monkeypatch.setattr(qdrant, "REST_SECONDS", 0.05)
@@ -295,7 +298,7 @@ def test_a_running_server_brings_it_up_to_date_when_it_is_back_or_has_lost_every
     assert_follows(library, server)
 
 
-def test_a_collection_that_is_deleted_while_it_is_filled_is_never_called_complete(
+def test_collection_deleted_while_it_is_filled_is_never_complete(
     open_library, notes, server, monkeypatch
 ):
     library = open_library()
@@ -314,7 +317,7 @@ def test_a_collection_that_is_deleted_while_it_is_filled_is_never_called_complet
     assert_follows(library, server)
 
 
-def test_a_state_from_before_catches_up_from_its_own_watermark(open_library, notes, server):
+def test_restored_collection_catches_up_from_its_own_watermark(open_library, notes, server):
     library = open_library()
     add(library, notes)
     (name,) = server.names()
@@ -328,8 +331,8 @@ def test_a_state_from_before_catches_up_from_its_own_watermark(open_library, not
     server.client.upsert(
         name,
         [
-            models.PointStruct(**one.model_dump(include={"id", "payload", "vector"}))
-            for one in saved
+            models.PointStruct(**point.model_dump(include={"id", "payload", "vector"}))
+            for point in saved
         ],
     )
     (notes / "new.md").write_text("# Chairs\n\nA chair.\n", encoding="utf-8")
@@ -337,7 +340,7 @@ def test_a_state_from_before_catches_up_from_its_own_watermark(open_library, not
     assert_follows(library, server)
 
 
-def test_what_was_paid_for_is_copied_again_and_not_paid_for_again(open_library, notes, server):
+def test_paid_vectors_are_copied_to_qdrant_again_without_cost(open_library, notes, server):
     costly = Costly()
     library = open_library(embedder=costly)
     add(library, notes)
@@ -366,7 +369,7 @@ def test_what_was_paid_for_is_copied_again_and_not_paid_for_again(open_library, 
 # ----------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_removed_leaves_qdrant_at_once(open_library, notes, tmp_path, server):
+def test_removed_folder_leaves_qdrant_at_once(open_library, notes, tmp_path, server):
     other = tmp_path / "other"
     other.mkdir()
     (other / "a.md").write_text("# Chairs\n\nA chair has four legs.\n", encoding="utf-8")
@@ -380,7 +383,7 @@ def test_what_is_removed_leaves_qdrant_at_once(open_library, notes, tmp_path, se
     assert points(server) == 0
 
 
-def test_what_is_removed_while_qdrant_is_away_is_not_searched_and_removed_when_it_is_back(
+def test_folder_removed_while_qdrant_is_down_is_removed_when_it_is_back(
     open_library, notes, tmp_path, server
 ):
     other = tmp_path / "other"
@@ -402,7 +405,7 @@ def test_what_is_removed_while_qdrant_is_away_is_not_searched_and_removed_when_i
     assert ask(library, "chair", "hybrid").mode == "hybrid"
 
 
-def test_files_and_qdrant_take_each_others_place(open_library, notes, tmp_path, server):
+def test_vectors_move_between_files_and_qdrant(open_library, notes, tmp_path, server):
     library = open_library(url="")
     add(library, notes)
     library.close()
@@ -425,7 +428,7 @@ def test_files_and_qdrant_take_each_others_place(open_library, notes, tmp_path, 
 
 @pytest.fixture
 def answers_with() -> Iterator[Callable[[int], str]]:
-    """`answers_with(status)`: the address of a server that answers everything so."""
+    """Servers with one answer: `answers_with(status)` gives an address."""
     with ExitStack() as running:
 
         def start(status: int) -> str:
@@ -473,17 +476,17 @@ def problem_of(url: str) -> str:
         (200, "can't be reached or understood"),
     ],
 )
-def test_a_server_that_does_not_serve_is_named_with_the_reason(answers_with, status, reason):
+def test_failing_qdrant_is_named_with_the_reason(answers_with, status, reason):
     assert reason in problem_of(answers_with(status))
 
 
-def test_a_port_where_nobody_listens_is_named_with_the_reason():
+def test_unreachable_qdrant_is_named_with_the_reason():
     with closing(socket.create_server(("127.0.0.1", 0))) as free:
         port = free.getsockname()[1]
     assert f"http://127.0.0.1:{port} can't be reached" in problem_of(f"http://127.0.0.1:{port}")
 
 
-def test_a_server_that_never_answers_is_given_up_soon(monkeypatch):
+def test_silent_qdrant_is_given_up_soon(monkeypatch):
     monkeypatch.setattr(qdrant, "TIMEOUT_SECONDS", 1)
     with closing(socket.create_server(("127.0.0.1", 0))) as silent:
         assert "did not answer within 1 s" in problem_of(
@@ -491,7 +494,9 @@ def test_a_server_that_never_answers_is_given_up_soon(monkeypatch):
         )
 
 
-def test_without_its_client_words_answer_and_say_what_to_install(open_library, notes, monkeypatch):
+def test_missing_qdrant_client_is_answered_by_words_with_the_command(
+    open_library, notes, monkeypatch
+):
     monkeypatch.setitem(sys.modules, "qdrant_client", None)
     library = open_library()
     add(library, notes)
@@ -500,26 +505,26 @@ def test_without_its_client_words_answer_and_say_what_to_install(open_library, n
     assert any('pip install "cortex-context[qdrant]"' in note for note in found.notes)
 
 
-def test_the_rest_after_a_failure_grows_and_ends_with_a_success(server):
-    with closing(Qdrant(URL)) as one:
+def test_rest_after_a_qdrant_failure_grows_and_ends_with_a_success(server):
+    with closing(Qdrant(URL)) as qdrant_server:
         server.away = True
         rests = []
         for _ in range(6):
-            one._rests_until = 0.0
+            qdrant_server._rests_until = 0.0
             with pytest.raises(qdrant.NetworkError):
-                one.collections()
-            rests.append(round(one._rests_until - qdrant.time.monotonic()))
+                qdrant_server.collections()
+            rests.append(round(qdrant_server._rests_until - qdrant.time.monotonic()))
         assert rests == [5, 10, 20, 40, 60, 60]
-        server.away, one._rests_until = False, 0.0
-        assert one.collections() == []
-        assert one.away == ""
+        server.away, qdrant_server._rests_until = False, 0.0
+        assert qdrant_server.collections() == []
+        assert qdrant_server.away == ""
 
 
 # -- settings
 # ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_project_cannot_choose_where_vectors_go(tmp_path):
+def test_project_settings_cannot_choose_the_qdrant_server(tmp_path):
     root = tmp_path / "project"
     (root / ".cortex").mkdir(parents=True)
     (root / ".cortex" / "config.yml").write_text(
@@ -531,7 +536,7 @@ def test_a_project_cannot_choose_where_vectors_go(tmp_path):
     assert open_qdrant(settings) is None
 
 
-def test_with_local_only_a_server_beyond_this_machine_is_not_used(tmp_path, caplog):
+def test_local_only_mode_uses_no_remote_qdrant(tmp_path, caplog):
     flags = {"kb.qdrant.url": "https://example.com:6333", "server.localOnly": True}
     settings = load(
         None, environment={"CORTEX_HOME": str(tmp_path)}, flags=flags, user_home=tmp_path
@@ -542,7 +547,7 @@ def test_with_local_only_a_server_beyond_this_machine_is_not_used(tmp_path, capl
     assert open_qdrant(settings_of(tmp_path)) is not None
 
 
-def test_the_key_is_shown_nowhere(tmp_path):
+def test_qdrant_key_is_shown_nowhere(tmp_path):
     settings = settings_of(tmp_path, api_key=KEY)
-    one = open_qdrant(settings)
-    assert KEY not in f"{settings!r}{one!r}"
+    qdrant_server = open_qdrant(settings)
+    assert KEY not in f"{settings!r}{qdrant_server!r}"

@@ -1,6 +1,4 @@
-"""The same over HTTP: what is really sent to a Qdrant, and what is made of its statuses; a stand-in
-passes it on to the client's local mode.
-"""
+"""Qdrant over HTTP: real requests and statuses, passed on to the client's local mode."""
 
 from __future__ import annotations
 
@@ -64,20 +62,22 @@ class StandIn(BaseHTTPRequestHandler):
                     if "batch" in body
                     else models.PointsList(**body).points
                 )
-                return told(local.upsert(name, points))
+                return as_json(local.upsert(name, points))
             case "POST", "points":
                 asked = models.PointRequest(**body)
                 return [
-                    told(one)
-                    for one in local.retrieve(name, asked.ids, with_vectors=bool(asked.with_vector))
+                    as_json(point)
+                    for point in local.retrieve(
+                        name, asked.ids, with_vectors=bool(asked.with_vector)
+                    )
                 ]
             case "POST", "points/delete":
-                return told(local.delete(name, models.PointIdsList(**body)))
+                return as_json(local.delete(name, models.PointIdsList(**body)))
             case "POST", "points/query":
                 asked = models.QueryRequest(**body)
                 assert asked.params is not None
                 assert asked.params.exact
-                return told(
+                return as_json(
                     local.query_points(
                         name,
                         query=asked.query,
@@ -89,16 +89,16 @@ class StandIn(BaseHTTPRequestHandler):
             case "POST", "points/scroll":
                 asked = models.ScrollRequest(**body)
                 points, offset = local.scroll(name, limit=asked.limit, offset=asked.offset)
-                return {"points": [told(point) for point in points], "next_page_offset": offset}
+                return {"points": [as_json(point) for point in points], "next_page_offset": offset}
             case "POST", "points/count":
-                return told(local.count(name, models.CountRequest(**body).filter))
+                return as_json(local.count(name, models.CountRequest(**body).filter))
         return None
 
     def log_message(self, format: str, *args: object) -> None:
         pass
 
 
-def told(answer) -> object:
+def as_json(answer) -> object:
     return json.loads(answer.model_dump_json())
 
 
@@ -114,7 +114,7 @@ def url() -> Iterator[str]:
     handler.local.close()
 
 
-def test_a_library_is_filled_searched_emptied_and_purged_over_http(tmp_path: Path, url: str):
+def test_library_is_filled_searched_emptied_and_purged_over_http(tmp_path: Path, url: str):
     notes = tmp_path / "notes"
     notes.mkdir()
     for number in range(30):
@@ -139,12 +139,12 @@ def test_a_library_is_filled_searched_emptied_and_purged_over_http(tmp_path: Pat
         assert (found.mode, found.degraded, found.results[0].path) == ("semantic", False, "desk.md")
         server = library._vector_server
         assert server is not None
-        (one,) = server.collections()
-        assert (one.points, one.mark is not None) == (31, True)
+        (collection,) = server.collections()
+        assert (collection.points, collection.mark is not None) == (31, True)
         library.remove_folder(folder)
-        (one,) = server.collections()
-        assert one.points == 0
-        server.drop([one.name])
+        (collection,) = server.collections()
+        assert collection.points == 0
+        server.drop([collection.name])
         assert server.collections() == []
-        assert server.look(one.name) == (False, None)
+        assert server.look(collection.name) == (False, None)
         assert server.away == ""

@@ -1,4 +1,4 @@
-"""Index runs: what a failure leaves behind, and what processes that share a store tell one another."""
+"""Index runs between processes: queueing, progress and failures in a shared store."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Open = Callable[[], Engine]
 
 @pytest.fixture
 def open_engine(tmp_path: Path) -> Iterator[Open]:
-    """Opens engines on one folder; the first that indexes holds the lease, the others ask it."""
+    """Open engines on one folder; the first to index holds the lease, the others ask it."""
     root = tmp_path / "work"
     root.mkdir()
     (root / "pyproject.toml").write_text("[project]\n", encoding="utf-8")
@@ -41,7 +41,7 @@ def open_engine(tmp_path: Path) -> Iterator[Open]:
 
 @contextmanager
 def serving(engine: Engine) -> Iterator[None]:
-    """Serves what others ask of this engine, as a keeper does."""
+    """Serve requests to this engine, as an auto indexer does."""
     done = threading.Event()
 
     def serve() -> None:
@@ -72,7 +72,7 @@ def fail_with(error: Exception) -> Callable[..., object]:
         (ValueError("nobody thought of this"), CortexError, "INTERNAL_ERROR"),
     ],
 )
-def test_a_run_that_fails_unforeseen_is_in_the_status_and_in_the_log(
+def test_unexpected_failure_of_a_run_is_in_the_status_and_the_log(
     open_engine, monkeypatch, failure, kind, code
 ):
     engine = open_engine()
@@ -99,7 +99,7 @@ def test_a_run_that_fails_unforeseen_is_in_the_status_and_in_the_log(
         (LimitError("INDEX_TIMEOUT", "too late"), LimitError, "INDEX_TIMEOUT"),
     ],
 )
-def test_who_asked_is_told_what_went_wrong_elsewhere_in_its_own_class(
+def test_failure_in_the_lease_holder_reaches_the_caller_as_its_error_class(
     open_engine, monkeypatch, failure, kind, code
 ):
     holder, other = open_engine(), open_engine()
@@ -110,7 +110,7 @@ def test_who_asked_is_told_what_went_wrong_elsewhere_in_its_own_class(
     assert caught.value.code == code
 
 
-def test_a_failure_after_the_run_is_an_answer_too(open_engine, monkeypatch):
+def test_failure_after_a_run_is_reported(open_engine, monkeypatch):
     holder, other = open_engine(), open_engine()
     holder.index()
     monkeypatch.setattr(holder.store.indexes, "tidy", fail_with(RuntimeError("the words are odd")))
@@ -119,7 +119,7 @@ def test_a_failure_after_the_run_is_an_answer_too(open_engine, monkeypatch):
     assert caught.value.code == "INTERNAL_ERROR"
 
 
-def test_progress_of_a_run_elsewhere_is_passed_on(open_engine, monkeypatch):
+def test_progress_of_a_run_in_the_holder_reaches_the_caller(open_engine, monkeypatch):
     monkeypatch.setattr(run_queue, "TELL_SECONDS", 0.0)
     holder, other = open_engine(), open_engine()
     holder.index()
@@ -144,7 +144,7 @@ def test_progress_of_a_run_elsewhere_is_passed_on(open_engine, monkeypatch):
     assert any(step.stage == "reading" and step.total == 31 for step in steps)
 
 
-def test_a_second_forced_run_is_refused_after_a_takeover_too(open_engine):
+def test_second_forced_run_is_refused_after_a_takeover(open_engine):
     first = open_engine()
     first.index(force=True, limited=True)
     first.close()
@@ -156,7 +156,7 @@ def test_a_second_forced_run_is_refused_after_a_takeover_too(open_engine):
     assert second.index(force=True).status == "completed"
 
 
-def test_never_more_than_a_few_runs_wait_however_many_come_at_once(open_engine):
+def test_few_runs_wait_however_many_are_requested_at_once(open_engine):
     engine, inside, go_on = open_engine(), threading.Event(), threading.Event()
 
     def hold(step: Progress) -> None:
@@ -210,9 +210,7 @@ def held_run(engine: Engine) -> Iterator[None]:
         thread.join(DEADLINE)
 
 
-def test_a_run_is_seen_where_the_lease_is_not_held_and_only_while_it_lasts(
-    open_engine, monkeypatch
-):
+def test_run_is_visible_without_the_lease_only_while_it_lasts(open_engine, monkeypatch):
     monkeypatch.setattr(run_queue, "TELL_SECONDS", 0.0)
     holder, other = open_engine(), open_engine()
     holder.index()
@@ -226,7 +224,7 @@ def test_a_run_is_seen_where_the_lease_is_not_held_and_only_while_it_lasts(
     assert other.freshness().state == "ready"
 
 
-def test_a_forced_run_joins_the_one_under_way_here_and_from_elsewhere(open_engine, until):
+def test_forced_run_joins_the_one_under_way_from_any_engine(open_engine, until):
     holder, other = open_engine(), open_engine()
     holder.index()
     reports = []
@@ -251,7 +249,7 @@ def test_a_forced_run_joins_the_one_under_way_here_and_from_elsewhere(open_engin
     assert len(forced) == 1
 
 
-def test_a_forced_run_that_joined_one_that_came_to_nothing_does_its_own(open_engine, monkeypatch):
+def test_forced_run_that_joined_a_cancelled_one_runs_itself(open_engine, monkeypatch):
     engine = open_engine()
     engine.index()
     begun, go_on = threading.Event(), threading.Event()
@@ -283,9 +281,7 @@ def test_a_forced_run_that_joined_one_that_came_to_nothing_does_its_own(open_eng
     assert [(report.status, report.changed) for report in reports] == [("completed", 31)]
 
 
-def test_a_holder_that_stands_still_is_waited_for_only_seconds_and_that_is_said(
-    open_engine, monkeypatch, caplog
-):
+def test_silent_lease_holder_is_waited_for_briefly_and_reported(open_engine, monkeypatch, caplog):
     monkeypatch.setattr(run_queue, "NOTICE_SECONDS", 0.05)
     monkeypatch.setattr(run_queue, "SILENCE_SECONDS", 0.4)
     holder, other = open_engine(), open_engine()
@@ -298,7 +294,7 @@ def test_a_holder_that_stands_still_is_waited_for_only_seconds_and_that_is_said(
     assert not holder.store.log.asked(0)
 
 
-def test_a_holder_that_works_for_long_is_waited_for(open_engine, monkeypatch, until):
+def test_working_lease_holder_is_waited_for(open_engine, monkeypatch, until):
     monkeypatch.setattr(run_queue, "BEAT_SECONDS", 0.05)
     monkeypatch.setattr(run_queue, "SILENCE_SECONDS", 1.0)
     holder, other = open_engine(), open_engine()
@@ -323,7 +319,7 @@ def test_a_holder_that_works_for_long_is_waited_for(open_engine, monkeypatch, un
     assert len(reports) == 1
 
 
-def test_a_holder_whose_indexes_catch_up_gives_signs_of_life(open_engine, monkeypatch, until):
+def test_lease_holder_reports_progress_while_indexes_catch_up(open_engine, monkeypatch, until):
     monkeypatch.setattr(run_queue, "BEAT_SECONDS", 0.01)
     first = open_engine()
     first.index()

@@ -1,6 +1,4 @@
-"""A linked worktree is another source in its main worktree's store: content is parsed once, each
-keeps its own files.
-"""
+"""Linked worktrees: sources of one store, with shared content and their own files."""
 
 import subprocess
 from collections.abc import Callable, Iterator
@@ -42,7 +40,7 @@ def trees(tmp_path: Path) -> Iterator[tuple[Path, Path, Path]]:
     yield main, linked, tmp_path / "home"
 
 
-def test_both_share_one_store_and_its_blobs(trees: tuple[Path, Path, Path]):
+def test_worktrees_share_one_store_and_its_blobs(trees: tuple[Path, Path, Path]):
     main, linked, home = trees
     with open_engine(main, home) as first:
         first.index()
@@ -55,7 +53,7 @@ def test_both_share_one_store_and_its_blobs(trees: tuple[Path, Path, Path]):
     assert not (linked / ".cortex").exists()
 
 
-def test_each_answers_from_its_own_files(trees: tuple[Path, Path, Path]):
+def test_each_worktree_answers_from_its_own_files(trees: tuple[Path, Path, Path]):
     main, linked, home = trees
     (linked / "only_here.py").write_text("def feature_branch_only():\n    pass\n")
     with open_engine(main, home) as first:
@@ -68,7 +66,7 @@ def test_each_answers_from_its_own_files(trees: tuple[Path, Path, Path]):
         assert finds(first, "shared1")
 
 
-def test_both_are_kept_fresh_by_whoever_holds_the_lease(
+def test_lease_holder_keeps_both_worktrees_fresh(
     trees: tuple[Path, Path, Path], until: Callable[..., float]
 ):
     main, linked, home = trees

@@ -1,6 +1,4 @@
-"""How code becomes chunks: what stays whole, what is split, what is put together, and what is said
-about each.
-"""
+"""Code chunks: functions kept whole, split or joined, with their names and signatures."""
 
 from cortex.base.types import Chunk
 from cortex.engine.chunkers import cut
@@ -10,7 +8,7 @@ def chunks_of(text: str, language: str = "python", target: int = 250) -> list[Ch
     return list(cut(text, "x", language, target).chunks)
 
 
-def function(name: str, characters: int) -> str:
+def make_function(name: str, characters: int) -> str:
     lines = [f"def {name}(a, b):"]
     while sum(len(line) + 1 for line in lines) < characters:
         lines.append(f"    value_{len(lines)} = a + b * {len(lines)}")
@@ -19,7 +17,7 @@ def function(name: str, characters: int) -> str:
 
 def test_a_function_that_fits_is_one_chunk_with_its_comment_and_decorator():
     imports = "".join(f"import module_number_{n}\n" for n in range(6))
-    text = imports + "\n\n# Says hello.\n@cached\n" + function("hello", 600)
+    text = imports + "\n\n# Says hello.\n@cached\n" + make_function("hello", 600)
     block, hello = chunks_of(text)
     assert (block.kind, block.name, block.start_line, block.end_line) == ("block", "", 1, 6)
     assert (hello.kind, hello.qualified, hello.start_line) == ("function", "hello", 9)
@@ -27,11 +25,11 @@ def test_a_function_that_fits_is_one_chunk_with_its_comment_and_decorator():
 
 
 def test_a_function_a_little_over_the_target_stays_whole():
-    assert len(chunks_of(function("f", 1300))) == 1
+    assert len(chunks_of(make_function("f", 1300))) == 1
 
 
 def test_a_long_function_is_split_between_statements_and_every_part_keeps_its_name():
-    parts = chunks_of(function("long_one", 4000))
+    parts = chunks_of(make_function("long_one", 4000))
     assert len(parts) >= 4
     assert {(part.kind, part.name, part.signature) for part in parts} == {
         ("function", "long_one", "def long_one(a, b)")
@@ -50,7 +48,7 @@ def test_a_large_class_opens_into_its_head_and_its_methods():
     methods = "\n".join(
         "    " + line if line else ""
         for n in range(4)
-        for line in function(f"m{n}", 700).split("\n")
+        for line in make_function(f"m{n}", 700).split("\n")
     )
     text = f'class Big(Base):\n    """What it is for. And more."""\n\n    limit = 3\n\n{methods}'
     head, *rest = chunks_of(text)
@@ -73,7 +71,7 @@ def test_small_neighbours_share_a_chunk_that_names_them_in_its_signature():
 
 def test_small_methods_of_a_large_class_are_named_after_the_class():
     small = "".join(f"    def get_{n}(self): return {n}\n" for n in range(12))
-    large = "\n".join("    " + line for line in function("large", 1400).rstrip().split("\n"))
+    large = "\n".join("    " + line for line in make_function("large", 1400).rstrip().split("\n"))
     found = chunks_of(f"class C:\n{large}\n{small}")
     together = found[-1]
     assert (together.kind, together.qualified) == ("class", "C")
@@ -130,9 +128,9 @@ def test_documentation_comments_of_other_languages_are_understood():
 def test_offsets_count_characters_and_not_bytes():
     text = (
         "# Größe 🎉\nNAME = 'é'\n\n"
-        + function("naïve", 500)
+        + make_function("naïve", 500)
         + "\n# 終わり\n"
-        + function("ending", 500)
+        + make_function("ending", 500)
     )
     found = chunks_of(text)
     assert [chunk.name for chunk in found] == ["NAME", "naïve", "ending"]
@@ -167,5 +165,5 @@ def test_a_line_of_a_megabyte_is_split_and_not_lost():
 
 
 def test_the_smallest_target_still_works():
-    text = function("f", 400)
+    text = make_function("f", 400)
     assert len(cut(text, "x.py", "python", 1).chunks) > 1

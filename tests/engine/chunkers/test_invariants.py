@@ -1,4 +1,4 @@
-"""What holds for every text in every language at every size."""
+"""Invariants of chunks for every text, language and size."""
 
 import random
 
@@ -83,13 +83,13 @@ def check(text: str, language: str, target: int, overlap: int = 0) -> None:
     st.sampled_from(LANGUAGES),
     st.sampled_from([16, 60, 250]),
 )
-def test_every_line_is_in_one_chunk_whatever_the_text(fragments, language, target):
+def test_every_line_of_any_text_is_in_one_chunk(fragments, language, target):
     check("\n".join(fragments), language, target)
 
 
 @settings(max_examples=80, deadline=None)
 @given(st.text(max_size=300), st.sampled_from(LANGUAGES))
-def test_any_string_can_be_cut(text, language):
+def test_any_string_is_cut_into_chunks(text, language):
     check(text, language, 16)
 
 

@@ -1,4 +1,4 @@
-"""Which language a file is in."""
+"""The language of a file."""
 
 import pytest
 
@@ -32,9 +32,9 @@ from cortex.engine.chunkers import VERSION, language_of
         ("dir.py/file", "", "text"),
     ],
 )
-def test_a_language_is_told_by_name_then_by_the_first_line(path, head, language):
+def test_language_is_recognised_by_file_name_then_by_first_line(path, head, language):
     assert language_of(path, head) == language
 
 
-def test_the_version_is_a_number():
+def test_language_table_version_is_a_number():
     assert VERSION >= 1

@@ -1,4 +1,4 @@
-"""Cutting by lines."""
+"""Chunks of plain lines."""
 
 from itertools import pairwise
 
@@ -9,7 +9,7 @@ def texts_of(text: str, target: int, overlap: int = 0) -> list[str]:
     return [text[c.start : c.end] for c in cut(text, "x.txt", "text", target, overlap).chunks]
 
 
-def test_lines_are_added_until_the_next_would_pass_the_target():
+def test_chunk_takes_lines_until_the_next_would_pass_the_target():
     text = "\n".join(f"line {n:02} of thirty characters.." for n in range(20))
     found = texts_of(text, 25)
     assert all(len(part) <= 100 for part in found)
@@ -26,7 +26,7 @@ def test_a_long_line_is_split_and_not_shortened():
     assert texts_of(text, 25) == ["short", "x" * 100, "x" * 100, "x" * 50, "end"]
 
 
-def test_nothing_is_dropped_even_without_a_word():
+def test_lines_without_a_word_are_kept():
     assert texts_of("{\n}\n;", 16) == ["{\n}\n;"]
 
 

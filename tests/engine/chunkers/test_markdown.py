@@ -1,4 +1,4 @@
-"""Markdown is cut by its headings."""
+"""Chunks of Markdown, by its headings."""
 
 import pytest
 
@@ -36,7 +36,7 @@ def test_a_hash_in_a_fence_is_no_heading():
     assert [s.name for s in cut(text, "x.md", "markdown").symbols] == ["A"]
 
 
-def test_underlined_headings_count_and_front_matter_does_not():
+def test_underlined_headings_are_symbols_and_front_matter_is_not():
     text = "---\ntitle: x\n---\n\nTitle\n=====\n\ntext\n\nPart\n----\n\n- list\n---\n\n| a | b |\n"
     assert [s.qualified for s in cut(text, "x.md", "markdown").symbols] == ["Title", "Title > Part"]
 
@@ -58,7 +58,7 @@ def test_an_underlined_heading_may_begin_like_a_list():
     assert cut(text, "x.md", "markdown").symbols == ()
 
 
-def test_a_lone_heading_goes_with_the_section_below_it():
+def test_heading_without_text_shares_a_chunk_with_the_section_below():
     first, *_ = chunks_of(f"# Title\n\n## Part\n\n{PARAGRAPH}\n")
     assert (first.qualified, first.start_line) == ("Title > Part", 1)
 

@@ -51,12 +51,12 @@ def test_no_chunk_is_on_two_pages_and_every_word_is_in_one(lines, language, targ
     st.lists(LINES.filter(lambda line: line != "====="), max_size=40),
     st.sampled_from(["markdown", "text"]),
 )
-def test_text_without_form_feeds_is_cut_as_ever(lines, language):
+def test_document_without_form_feeds_is_cut_like_other_text(lines, language):
     text = "\n".join(lines).replace("\f", "")
     assert cut(text, "a", language, 60, 10, document=True) == cut(text, "a", language, 60, 10)
 
 
-def test_sections_go_on_over_pages_with_their_path():
+def test_section_keeps_its_path_on_the_next_page():
     text = "# Guide\n\nwords\n\f\nmore words\n\n## Install\n\nsteps\n\f\nlast steps\n\f\n"
     made = cut(text, "a.pdf", "markdown", 250, document=True)
     assert [
@@ -65,7 +65,7 @@ def test_sections_go_on_over_pages_with_their_path():
     ] == [(1, "Guide"), (2, "Guide"), (2, "Guide > Install"), (3, "Guide > Install")]
 
 
-def test_form_feeds_in_a_workspace_mean_nothing():
+def test_form_feeds_outside_documents_end_no_chunk():
     text = "one\n\f\ntwo\n"
     assert [chunk.end_line for chunk in cut(text, "a.txt", "text", 250).chunks] == [3]
     code = "def f():\n    pass\n\f\ndef g():\n    pass\n"
@@ -122,8 +122,10 @@ def test_plain_text_with_headings_is_cut_by_them_in_documents_only():
             document=document,
         )
         assert list(dict.fromkeys(chunk.qualified for chunk in made.chunks)) == paths
-    one = "Totals\n------\n\nwords\n"
-    assert cut(one, "a.txt", "text", 16, document=True) == cut(one, "a.txt", "text", 16)
+    lone_heading = "Totals\n------\n\nwords\n"
+    assert cut(lone_heading, "a.txt", "text", 16, document=True) == cut(
+        lone_heading, "a.txt", "text", 16
+    )
 
 
 def test_a_heading_of_a_document_keeps_its_underscores():

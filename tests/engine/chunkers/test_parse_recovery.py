@@ -1,4 +1,4 @@
-"""What is left of a source that its grammar doesn't understand: symbols, names and chunks."""
+"""Symbols, names and chunks of a source that its grammar doesn't understand."""
 
 import pytest
 
@@ -31,12 +31,12 @@ def symbols_of(text: str, language: str) -> list[str]:
 
 def test_definitions_below_an_error_are_found():
     found = symbols_of(BROKEN_CPP, "cpp")
-    assert any(each.endswith("Basket") and each.startswith("class") for each in found)
-    assert any(each.endswith("Basket.add") for each in found)
-    assert any(each.endswith("total") for each in found)
+    assert any(name.endswith("Basket") and name.startswith("class") for name in found)
+    assert any(name.endswith("Basket.add") for name in found)
+    assert any(name.endswith("total") for name in found)
 
 
-def test_one_declaration_that_the_grammar_does_not_know_costs_no_other():
+def test_unknown_declaration_hides_no_other_symbol():
     found = symbols_of(KOTLIN, "kotlin")
     for n in range(4):
         assert f"interface Shop{n}" in found
@@ -46,7 +46,9 @@ def test_one_declaration_that_the_grammar_does_not_know_costs_no_other():
 
 
 def test_a_declaration_found_by_its_keyword_has_its_lines():
-    price = next(each for each in cut(KOTLIN, "x.kt", "kotlin").symbols if each.name == "Price")
+    price = next(
+        symbol for symbol in cut(KOTLIN, "x.kt", "kotlin").symbols if symbol.name == "Price"
+    )
     assert price.end_line == 10
 
 
@@ -56,7 +58,7 @@ def test_a_declaration_found_by_its_keyword_has_its_lines():
 )
 def test_a_source_with_a_wrong_extension_is_cut_by_the_grammar_that_fits(language, text, expected):
     result = cut(text, "x", language)
-    assert any(f"{each.kind} {each.qualified}".endswith(expected) for each in result.symbols)
+    assert any(f"{symbol.kind} {symbol.qualified}".endswith(expected) for symbol in result.symbols)
     assert result.language == language
 
 
@@ -65,14 +67,14 @@ def test_a_source_with_few_errors_keeps_its_grammar():
     assert symbols_of(text, "python")[:20] == [f"function f{n}" for n in range(20)]
 
 
-def test_where_nothing_is_understood_keywords_still_give_symbols():
+def test_unparsable_source_still_has_symbols_found_by_keyword():
     text = "%% ((( ??? }\n" * 20 + "interface Lost {\n  ((( %% ???\n}\n" + "]] ??? (((\n" * 20
     assert "interface Lost" in symbols_of(text, "kotlin")
 
 
 def test_keywords_in_comments_strings_and_forward_declarations_declare_nothing():
     text = '/* a\nclass InComment {\n*/\nx = """\nclass InString:\n"""\n// class Behind {\nclass Forward;\nstruct point origin(void) {\nclass Real {\n}\n'
-    assert [each.name for each in scan(text.split("\n"))] == ["Real"]
+    assert [declaration.name for declaration in scan(text.split("\n"))] == ["Real"]
 
 
 def test_modifiers_and_annotations_may_stand_before_a_keyword():
@@ -80,7 +82,10 @@ def test_modifiers_and_annotations_may_stand_before_a_keyword():
         "@Known(1) public sealed interface A<T> {\n  override suspend fun <T> run(a: T) = 1\n}\nexport default class B extends A {}\n"
         "pub(crate) fn c() {\n}\nclass SHOP_API D : E {\n};\nenum class F {\n}\nfunc (s *G) H() {\n}\n"
     )
-    found = [(each.kind, each.name, each.row, each.last) for each in scan(text.split("\n"))]
+    found = [
+        (declaration.kind, declaration.name, declaration.row, declaration.last)
+        for declaration in scan(text.split("\n"))
+    ]
     assert found == [
         ("interface", "A", 0, 2),
         ("function", "run", 1, 1),
@@ -92,6 +97,6 @@ def test_modifiers_and_annotations_may_stand_before_a_keyword():
     ]
 
 
-def test_many_broken_sources_in_one_process_are_no_danger_to_it():
+def test_hundreds_of_broken_sources_are_parsed_in_one_process():
     for _ in range(300):
         assert "interface Shop3" in symbols_of(KOTLIN, "kotlin")

@@ -1,4 +1,4 @@
-"""Lets the tests here import their own modules as `embedders.…`, and gives them a server to ask."""
+"""The stub of an embedding server, as a fixture."""
 
 from __future__ import annotations
 

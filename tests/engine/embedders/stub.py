@@ -1,6 +1,4 @@
-"""A stand-in for an embedding server: real HTTP on a loopback port, with answers that a test
-decides.
-"""
+"""Stub of an embedding server: real HTTP on a loopback port, with answers that a test sets."""
 
 from __future__ import annotations
 
@@ -30,7 +28,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What is sent back."""
+    """An answer to send back."""
 
     body: object = None
     status: int = 200
@@ -39,7 +37,7 @@ class Reply:
 
 
 class Stub:
-    """Listens, keeps what was asked, and answers with what `answer` makes of it."""
+    """A server that keeps each request and answers with the result of `answer`."""
 
     def __init__(self, tls: tuple[Path, Path] | None = None) -> None:
         """`tls` are a certificate and its key."""
@@ -61,13 +59,13 @@ class Stub:
                 stub._respond(self)
 
             def log_message(self, format: str, *args: object) -> None:
-                """Nothing to stderr."""
+                """Print nothing to stderr."""
 
         class Server(ThreadingHTTPServer):
             daemon_threads = True
 
             def handle_error(self, request: object, client_address: object) -> None:
-                """A client that goes away is no error."""
+                """Ignore a client that goes away."""
 
         self._server = Server(("127.0.0.1", 0), Listener)
         if tls is not None:
@@ -121,7 +119,7 @@ def vectors_of(texts: list[str], dimensions: int = DIMENSIONS) -> list[list[floa
 
 
 def embeddings(asked: Asked) -> Reply:
-    """What a server of each kind answers where all is well."""
+    """Answer a request as a working server of its kind."""
     if asked.method == "GET":
         return Reply({"status": "ok", "model": "stub", "dimensions": DIMENSIONS, "max_tokens": 512})
     vectors = vectors_of(texts_of(asked))

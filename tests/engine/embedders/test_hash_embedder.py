@@ -35,5 +35,5 @@ def test_texts_that_share_words_are_nearer_than_others():
     assert query @ near > query @ far + 0.3
 
 
-def test_the_stamp_tells_dimensions_apart():
+def test_stamps_of_different_dimensions_differ():
     assert HashingEmbedder(16).stamp != HashingEmbedder(32).stamp

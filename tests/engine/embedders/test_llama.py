@@ -1,6 +1,4 @@
-"""Against a real OpenAI-compatible server with a real model, where it is installed: llama.cpp with
-all-MiniLM-L6-v2.
-"""
+"""A real OpenAI-compatible server with a real model: llama.cpp with all-MiniLM-L6-v2."""
 
 from __future__ import annotations
 
@@ -53,7 +51,7 @@ def port(tmp_path_factory) -> Iterator[str]:
 
 @pytest.fixture
 def opens(port, tmp_path):
-    """An embedder that asks the server, closed in the end."""
+    """Open embedders of the server, and close them in the end."""
     opened = []
 
     def open_one(key: str = KEY):
@@ -68,11 +66,11 @@ def opens(port, tmp_path):
         return opened[-1]
 
     yield open_one
-    for one in opened:
-        one.close()
+    for embedder in opened:
+        embedder.close()
 
 
-def test_its_vectors_are_those_of_the_same_model_in_this_process(opens):
+def test_served_vectors_equal_those_of_the_same_model_run_locally(opens):
     source = Path(__file__).parents[3] / "src" / "cortex" / "engine" / "embedders" / "remote.py"
     lines = source.read_text(encoding="utf-8").splitlines()
     # None of them is cut
@@ -85,7 +83,7 @@ def test_its_vectors_are_those_of_the_same_model_in_this_process(opens):
     assert cosines.min() > 0.97 and cosines.mean() > 0.985  # int8 here, float32 there
 
 
-def test_what_is_too_long_for_it_is_cut(opens):
+def test_text_too_long_for_the_model_is_cut(opens):
     embedder = opens()
     rows = embedder.embed(["short", "word " * 3_000, "x" * 8_000, "検索" * 4_000, ""], "passage")
     assert rows.shape == (5, 384) and np.all(np.isfinite(rows))

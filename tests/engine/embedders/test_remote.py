@@ -1,6 +1,4 @@
-"""Servers that embed, spoken to over real HTTP: stand-ins for OpenAI-compatible ones, Ollama and
-cortex-embed.
-"""
+"""Embedding servers over real HTTP: OpenAI-compatible ones, Ollama and cortex-embed."""
 
 from __future__ import annotations
 
@@ -29,7 +27,7 @@ Opens = Callable[..., RemoteEmbedder]
 
 @pytest.fixture
 def opens(stub: Stub) -> Iterator[Opens]:
-    """An embedder that asks the stub, closed in the end."""
+    """Open embedders of the stub, and close them in the end."""
     opened: list[RemoteEmbedder] = []
 
     def open_one(
@@ -45,13 +43,13 @@ def opens(stub: Stub) -> Iterator[Opens]:
         return opened[-1]
 
     yield open_one
-    for one in opened:
-        one.close()
+    for embedder in opened:
+        embedder.close()
 
 
 @pytest.fixture(autouse=True)
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tries that follow one another at once."""
+    """Retries without a wait between them."""
     monkeypatch.setattr(server_client, "FIRST_WAIT_SECONDS", 0.0)
 
 
@@ -63,7 +61,7 @@ def error_of(work: Callable[[], object]) -> CortexError:
     return caught.value
 
 
-# -- what is right
+# -- vectors and requests
 # -----------------------------------------------------------------------------------------------------
 
 
@@ -77,7 +75,7 @@ def test_every_text_gets_its_own_vector_of_length_one(opens: Opens, provider: st
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_opening_asks_nobody_and_connecting_asks_once(
+def test_opening_sends_no_request_and_connecting_sends_one(
     opens: Opens, stub: Stub, provider: str
 ) -> None:
     embedder = opens(provider)
@@ -92,7 +90,7 @@ def test_opening_asks_nobody_and_connecting_asks_once(
     assert len(stub.asked) == 1
 
 
-def test_each_server_is_spoken_to_in_its_own_way(opens: Opens, stub: Stub) -> None:
+def test_each_provider_gets_requests_in_its_own_format(opens: Opens, stub: Stub) -> None:
     for provider in PROVIDERS:
         embedder = opens(provider)
         embedder.connect()
@@ -111,7 +109,7 @@ def test_each_server_is_spoken_to_in_its_own_way(opens: Opens, stub: Stub) -> No
         }[provider]
 
 
-def test_no_texts_have_no_vectors(opens: Opens) -> None:
+def test_no_texts_give_an_empty_array_of_vectors(opens: Opens) -> None:
     assert opens().embed([], "passage").shape == (0, DIMENSIONS)
 
 
@@ -134,19 +132,19 @@ def test_a_model_gets_the_prefixes_that_it_was_trained_with(opens: Opens, stub: 
 
 
 @pytest.mark.parametrize(
-    ("configured", "told"),
+    ("configured", "reported"),
     [
         ("nomic-embed-text", "default"),
         ("mine", "nomic-ai/nomic-embed-text-v1.5"),
         ("e5-base", "nomic-embed-text"),
     ],
 )
-def test_the_prefixes_that_are_sent_are_those_of_the_stamp(
-    opens: Opens, stub: Stub, configured: str, told: str
+def test_sent_prefixes_are_those_of_the_stamp(
+    opens: Opens, stub: Stub, configured: str, reported: str
 ) -> None:
-    stub.answer = lambda asked: _embedded_as(asked, told, DIMENSIONS)
+    stub.answer = lambda asked: _embedded_as(asked, reported, DIMENSIONS)
     embedder = opens(name=configured)
-    assert embedder.connect() == Stamp("openai", told, DIMENSIONS, "nomic-embed-text")
+    assert embedder.connect() == Stamp("openai", reported, DIMENSIONS, "nomic-embed-text")
     embedder.embed(["where"], "query")
     embedder.embed(["here"], "passage")
     assert [texts_of(asked) for asked in stub.asked[1:]] == [
@@ -174,13 +172,11 @@ def test_the_prefixes_that_are_sent_are_those_of_the_stamp(
         ("text-embedding-3-small", ""),
     ],
 )
-def test_prefixes_are_for_models_that_are_known_by_their_whole_name(
-    model: str, scheme: str
-) -> None:
+def test_prefix_scheme_follows_the_whole_name_of_a_model(model: str, scheme: str) -> None:
     assert scheme_of(model) == scheme
 
 
-def test_every_scheme_is_some_models() -> None:
+def test_every_prefix_scheme_belongs_to_a_model() -> None:
     assert all(
         scheme_of(f"{scheme}-small" if scheme == "multilingual-e5" else scheme) == scheme
         for scheme in PREFIXES
@@ -196,15 +192,13 @@ def test_dimensions_that_are_configured_are_asked_for_and_checked(opens: Opens, 
     )
 
 
-def test_no_more_texts_are_sent_at_once_than_allowed(opens: Opens, stub: Stub) -> None:
+def test_batch_stays_below_the_configured_number_of_texts(opens: Opens, stub: Stub) -> None:
     opens(batch=7).embed(["x"] * 40, "passage")
     sizes = [len(texts_of(asked)) for asked in stub.asked[1:]]
     assert max(sizes) == 7 and sum(sizes) == 40
 
 
-def test_no_more_characters_are_sent_at_once_than_servers_take(
-    opens: Opens, stub: Stub, monkeypatch
-) -> None:
+def test_batch_stays_below_the_character_limit(opens: Opens, stub: Stub, monkeypatch) -> None:
     monkeypatch.setattr(remote, "MAX_BATCH_CHARACTERS", 100)
     opens().embed(["x" * 40] * 9, "passage")
     assert [len(texts_of(asked)) for asked in stub.asked[1:]] == [2, 2, 2, 2, 1] or len(
@@ -212,7 +206,7 @@ def test_no_more_characters_are_sent_at_once_than_servers_take(
     ) == 6
 
 
-def test_no_more_requests_are_made_at_once_than_allowed(opens: Opens, stub: Stub) -> None:
+def test_parallel_requests_reach_and_respect_their_limit(opens: Opens, stub: Stub) -> None:
     meet = threading.Barrier(3)
 
     def answer(asked: Asked) -> Reply:
@@ -225,7 +219,7 @@ def test_no_more_requests_are_made_at_once_than_allowed(opens: Opens, stub: Stub
     assert stub.most_at_once == 3
 
 
-def test_threads_may_ask_at_once(opens: Opens) -> None:
+def test_threads_can_embed_at_the_same_time(opens: Opens) -> None:
     embedder, shapes = opens(batch=2, requests=4), []
     threads = [
         threading.Thread(
@@ -256,7 +250,7 @@ def test_the_key_goes_into_one_header_and_is_never_shown(opens: Opens, stub: Stu
 
 
 @pytest.mark.parametrize("status", [401, 403])
-def test_a_refused_key_is_said_without_what_the_server_says_of_it(
+def test_refused_key_is_reported_without_the_server_s_message(
     opens: Opens, stub: Stub, status: int
 ) -> None:
     stub.answer = lambda asked: Reply(
@@ -271,7 +265,7 @@ def test_a_refused_key_is_said_without_what_the_server_says_of_it(
     assert "wants a key" in error_of(opens().connect).message
 
 
-def test_a_server_that_repeats_the_key_does_not_make_it_known(opens: Opens, stub: Stub) -> None:
+def test_key_repeated_by_the_server_is_masked_in_the_error(opens: Opens, stub: Stub) -> None:
     stub.answer = lambda asked: Reply({"error": f"who is {asked.headers['Authorization']}?"}, 400)
     assert "who is Bearer ***?" in error_of(opens(key=KEY).connect).message
 
@@ -308,12 +302,12 @@ def test_no_proxy_of_the_environment_is_used(opens: Opens, stub: Stub, monkeypat
     assert opens().connect().dimensions == DIMENSIONS
 
 
-# -- again, and not again
+# -- retries
 # ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
-def test_passages_are_tried_again_where_that_may_help(
+def test_passages_are_retried_after_a_temporary_error(
     opens: Opens, stub: Stub, status: int
 ) -> None:
     embedder, failures = opens(), iter([1, 1, 1])
@@ -325,7 +319,7 @@ def test_passages_are_tried_again_where_that_may_help(
     assert len(stub.asked) == 1 + 4
 
 
-def test_passages_are_given_up_after_some_tries(opens: Opens, stub: Stub) -> None:
+def test_passages_are_given_up_after_the_last_retry(opens: Opens, stub: Stub) -> None:
     embedder = opens()
     embedder.connect()
     stub.answer = lambda asked: Reply({"error": "busy"}, 503)
@@ -336,7 +330,7 @@ def test_passages_are_given_up_after_some_tries(opens: Opens, stub: Stub) -> Non
     assert len(stub.asked) == 1 + remote.PASSAGE_TRIES
 
 
-def test_the_server_says_how_long_to_wait(opens: Opens, stub: Stub) -> None:
+def test_retry_waits_as_long_as_retry_after_says(opens: Opens, stub: Stub) -> None:
     embedder, failures = opens(), iter([1])
     embedder.connect()
     stub.answer = lambda asked: (
@@ -350,9 +344,7 @@ def test_the_server_says_how_long_to_wait(opens: Opens, stub: Stub) -> None:
 
 
 @pytest.mark.parametrize("after", ["3600", "Wed, 21 Oct 2099 07:28:00 GMT"])
-def test_a_server_that_wants_an_hour_is_not_waited_for(
-    opens: Opens, stub: Stub, after: str
-) -> None:
+def test_retry_after_of_an_hour_is_an_error_at_once(opens: Opens, stub: Stub, after: str) -> None:
     embedder = opens()
     embedder.connect()
     stub.answer = lambda asked: Reply({"error": "slow down"}, 429, {"Retry-After": after})
@@ -364,7 +356,7 @@ def test_a_server_that_wants_an_hour_is_not_waited_for(
     assert len(stub.asked) == 2
 
 
-def test_a_query_is_asked_once(opens: Opens, stub: Stub) -> None:
+def test_failed_query_is_not_retried(opens: Opens, stub: Stub) -> None:
     embedder = opens()
     embedder.connect()
     stub.answer = lambda asked: Reply({"error": "busy"}, 503)
@@ -374,8 +366,8 @@ def test_a_query_is_asked_once(opens: Opens, stub: Stub) -> None:
     assert len(embedder.embed(["b"], "query")) == 1
 
 
-class Slow:
-    """Answers queries, and passages only when it is told to."""
+class SlowPassages:
+    """An answer that holds passages back until an event, and queries not at all."""
 
     def __init__(self) -> None:
         self.over = threading.Event()
@@ -387,7 +379,7 @@ class Slow:
 
 
 def test_a_query_does_not_wait_for_passages(opens: Opens, stub: Stub, until) -> None:
-    embedder, slow, done = opens(batch=1, requests=2), Slow(), []
+    embedder, slow, done = opens(batch=1, requests=2), SlowPassages(), []
     embedder.connect()
     stub.answer = slow
     thread = threading.Thread(
@@ -406,7 +398,7 @@ def test_a_query_does_not_wait_for_passages(opens: Opens, stub: Stub, until) -> 
 
 @pytest.mark.parametrize("connected", [True, False])
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_a_query_is_given_up_in_time_whatever_it_waits_for(
+def test_query_is_given_up_in_time_while_connecting_or_embedding(
     opens: Opens, stub: Stub, monkeypatch, provider: str, connected: bool
 ) -> None:
     monkeypatch.setattr(remote, "QUERY_SECONDS", 0.5)
@@ -415,10 +407,10 @@ def test_a_query_is_given_up_in_time_whatever_it_waits_for(
     if connected:
         embedder.connect()
     stub.answer = lambda asked: embeddings(asked) if over.wait(10) else Reply()
-    told: list[CortexError] = []
+    reported: list[CortexError] = []
     threads = [
         threading.Thread(
-            target=lambda: told.append(error_of(lambda: embedder.embed(["where"], "query")))
+            target=lambda: reported.append(error_of(lambda: embedder.embed(["where"], "query")))
         )
         for _ in range(5)
     ]
@@ -429,12 +421,12 @@ def test_a_query_is_given_up_in_time_whatever_it_waits_for(
         thread.join(20)
     took = time.monotonic() - started
     over.set()
-    assert [error.code for error in told] == ["EMBEDDER_UNAVAILABLE"] * 5
-    assert all("did not answer within" in error.message for error in told)
+    assert [error.code for error in reported] == ["EMBEDDER_UNAVAILABLE"] * 5
+    assert all("did not answer within" in error.message for error in reported)
     assert took < 2  # one after the other, they would take 2.5
 
 
-def test_work_that_never_ends_is_left_at_its_deadline_and_so_is_the_wait_for_its_lane() -> None:
+def test_endless_work_and_the_wait_for_its_lane_end_at_the_deadline() -> None:
     lanes, over = Lanes(1, lambda: CortexError("INTERNAL_ERROR", "closed")), threading.Event()
     started = time.monotonic()
     for _ in range(4):  # the second has the lane for those in a hurry, the others none
@@ -444,7 +436,7 @@ def test_work_that_never_ends_is_left_at_its_deadline_and_so_is_the_wait_for_its
     assert time.monotonic() - started < 5
 
 
-def test_who_waits_before_the_next_try_lends_its_turn_to_queries(
+def test_passage_waiting_for_its_retry_lets_queries_through(
     opens: Opens, stub: Stub, until
 ) -> None:
     embedder, meet = opens(batch=1, requests=1), threading.Barrier(2)
@@ -479,7 +471,9 @@ def test_who_waits_before_the_next_try_lends_its_turn_to_queries(
 
 
 @pytest.mark.parametrize("status", [400, 404, 405, 422])
-def test_what_the_server_refuses_is_not_asked_again(opens: Opens, stub: Stub, status: int) -> None:
+def test_request_refused_by_the_server_is_not_retried(
+    opens: Opens, stub: Stub, status: int
+) -> None:
     stub.answer = lambda asked: Reply(
         {"error": 'model "small" not found, try pulling it first'}, status
     )
@@ -492,7 +486,7 @@ def test_what_the_server_refuses_is_not_asked_again(opens: Opens, stub: Stub, st
     assert len(stub.asked) == 1
 
 
-def test_a_spent_quota_is_not_waited_for(opens: Opens, stub: Stub) -> None:
+def test_spent_quota_is_an_error_without_a_retry(opens: Opens, stub: Stub) -> None:
     stub.answer = lambda asked: Reply(
         {"error": {"code": "insufficient_quota", "message": "You exceeded it"}}, 429
     )
@@ -500,7 +494,7 @@ def test_a_spent_quota_is_not_waited_for(opens: Opens, stub: Stub) -> None:
     assert len(stub.asked) == 1
 
 
-def test_nobody_there_is_said_soon() -> None:
+def test_unreachable_server_is_an_error_with_its_address() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     embedder = RemoteEmbedder(
@@ -524,7 +518,7 @@ def test_a_server_that_never_answers_is_given_up_in_time(opens: Opens, stub: Stu
         over.set()
 
 
-def test_a_slow_server_is_sent_less_at_once(opens: Opens, stub: Stub) -> None:
+def test_slow_server_gets_smaller_batches(opens: Opens, stub: Stub) -> None:
     embedder, over = opens(batch=8, requests=1, timeout=0.5), threading.Event()
     embedder.connect()
 
@@ -549,16 +543,16 @@ def test_closing_ends_every_wait_at_once(opens: Opens, stub: Stub, until) -> Non
     embedder, over = opens(batch=1, requests=2), threading.Event()
     embedder.connect()
     stub.answer = lambda asked: embeddings(asked) if over.wait(20) else Reply()
-    told: list[CortexError] = []
+    reported: list[CortexError] = []
     thread = threading.Thread(
-        target=lambda: told.append(error_of(lambda: embedder.embed(["x"] * 9, "passage")))
+        target=lambda: reported.append(error_of(lambda: embedder.embed(["x"] * 9, "passage")))
     )
     thread.start()
     try:
         until(lambda: len(stub.asked) == 3)
         embedder.close()
         thread.join(5)
-        assert [error.code for error in told] == ["EMBEDDER_UNAVAILABLE"]
+        assert [error.code for error in reported] == ["EMBEDDER_UNAVAILABLE"]
         assert error_of(lambda: embedder.embed(["x"], "passage")).code == "EMBEDDER_UNAVAILABLE"
     finally:
         over.set()
@@ -587,7 +581,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-def test_an_answer_that_is_wrong_is_an_error_and_never_a_vector(
+def test_malformed_answer_is_an_error_and_never_a_vector(
     opens: Opens, stub: Stub, wrong: str
 ) -> None:
     stub.answer = lambda asked: WRONG[wrong]
@@ -615,15 +609,13 @@ def test_vectors_that_are_numbered_wrongly_are_an_error(
     assert error_of(lambda: embedder.embed(["a", "b"], "passage")).code == "EMBEDDER_ANSWER"
 
 
-def test_an_answer_without_end_is_not_read_to_its_end(
-    opens: Opens, stub: Stub, monkeypatch
-) -> None:
+def test_endless_answer_is_not_read_to_its_end(opens: Opens, stub: Stub, monkeypatch) -> None:
     monkeypatch.setattr(server_client, "MAX_ANSWER_BYTES", 1_000_000)
     stub.answer = lambda asked: Reply(raw=b"[" + b"0," * 2_000_000 + b"0]")
     assert error_of(lambda: opens().embed(["a"], "passage")).code == "EMBEDDER_ANSWER"
 
 
-def test_another_length_than_before_is_an_error(opens: Opens, stub: Stub) -> None:
+def test_vectors_of_another_length_than_before_are_an_error(opens: Opens, stub: Stub) -> None:
     for provider in PROVIDERS:
         stub.answer = embeddings
         embedder = opens(provider)
@@ -634,7 +626,7 @@ def test_another_length_than_before_is_an_error(opens: Opens, stub: Stub) -> Non
         assert any("restart" in line for line in error.suggestions)
 
 
-def test_another_model_than_before_is_an_error(opens: Opens, stub: Stub) -> None:
+def test_answer_of_another_model_than_before_is_an_error(opens: Opens, stub: Stub) -> None:
     embedder = opens("ollama")
     embedder.embed(["a"], "passage")
     # The same by another name
@@ -645,7 +637,7 @@ def test_another_model_than_before_is_an_error(opens: Opens, stub: Stub) -> None
     assert error.code == "EMBEDDER_CHANGED" and "'large'" in error.message
 
 
-def test_a_server_whose_answers_name_no_model_is_asked_for_it_now_and_then(
+def test_model_missing_in_answers_is_asked_for_now_and_then(
     opens: Opens, stub: Stub, monkeypatch
 ) -> None:
     embedder = opens("cortex-embed")
@@ -661,7 +653,7 @@ def test_a_server_whose_answers_name_no_model_is_asked_for_it_now_and_then(
     assert stub.asked[-1].path == "/"
 
 
-def test_a_server_with_another_model_is_refused_until_it_has_the_earlier_one_again(
+def test_server_with_another_model_is_refused_until_the_earlier_one_is_back(
     opens: Opens, stub: Stub, monkeypatch
 ) -> None:
     embedder = opens("cortex-embed")
@@ -678,9 +670,7 @@ def test_a_server_with_another_model_is_refused_until_it_has_the_earlier_one_aga
     assert embedder.embed(["a"], "passage").shape == (1, DIMENSIONS)
 
 
-def test_a_server_with_a_model_of_its_own_choice_is_stamped_with_it(
-    opens: Opens, stub: Stub
-) -> None:
+def test_stamp_names_the_model_that_the_server_chose(opens: Opens, stub: Stub) -> None:
     stub.answer = lambda asked: _embedded_as(asked, "/models/other.gguf", DIMENSIONS)
     assert opens("ollama").connect().model == "/models/other.gguf"
 
@@ -718,7 +708,7 @@ def _embedded_as(asked: Asked, model: str, dimensions: int) -> Reply:
         Reply({"detail": "too much"}, 413),
     ],
 )
-def test_what_is_too_long_for_the_server_is_cut_until_it_fits(
+def test_text_too_long_for_the_server_is_cut_until_it_fits(
     opens: Opens, stub: Stub, refusal: Reply
 ) -> None:
     texts = ["short", "long " * 300, "other", "", "longer " * 1000]
@@ -737,7 +727,7 @@ def test_a_text_is_cut_before_it_is_sent(opens: Opens, stub: Stub) -> None:
     assert len(texts_of(stub.asked[-1])[0]) == remote.MAX_CHARACTERS
 
 
-def test_a_server_that_finds_everything_too_long_is_given_up(opens: Opens, stub: Stub) -> None:
+def test_server_that_refuses_every_length_is_given_up(opens: Opens, stub: Stub) -> None:
     embedder = opens()
     embedder.connect()
     stub.answer = lambda asked: Reply({"error": "too long"}, 400)
@@ -745,7 +735,7 @@ def test_a_server_that_finds_everything_too_long_is_given_up(opens: Opens, stub:
     assert error_of(opens().connect).code == "EMBEDDER_REFUSED"
 
 
-def test_lone_surrogates_are_sent_as_something_that_is_text(opens: Opens) -> None:
+def test_lone_surrogates_are_sent_as_valid_text(opens: Opens) -> None:
     assert opens().embed(["\ud800"], "passage").shape == (1, DIMENSIONS)
 
 
@@ -753,16 +743,16 @@ def test_lone_surrogates_are_sent_as_something_that_is_text(opens: Opens) -> Non
 # ------------------------------------------------------------------------------------------------
 
 
-def chosen(tmp_path, **variables: str):
+def open_configured(tmp_path, **variables: str):
     settings = load(
         None, environment={"CORTEX_HOME": str(tmp_path / "home"), **variables}, user_home=tmp_path
     )
     return open_embedder(settings)
 
 
-def test_one_setting_chooses_the_embedder(tmp_path, stub: Stub) -> None:
+def test_provider_setting_chooses_the_embedder(tmp_path, stub: Stub) -> None:
     for provider in PROVIDERS:
-        embedder = chosen(
+        embedder = open_configured(
             tmp_path,
             CODEINDEX_EMBEDDING_PROVIDER=provider,
             CORTEX_PROVIDERS_OPENAI_BASE_URL=stub.url,  # /v1 is added
@@ -779,14 +769,14 @@ def test_one_setting_chooses_the_embedder(tmp_path, stub: Stub) -> None:
     ] * 4
 
 
-def test_the_lower_of_two_limits_counts(tmp_path, stub: Stub) -> None:
+def test_lower_of_two_batch_limits_counts(tmp_path, stub: Stub) -> None:
     variables = {
         "CODEINDEX_EMBEDDING_PROVIDER": "openai",
         "CORTEX_PROVIDERS_OPENAI_BASE_URL": f"{stub.url}/v1",
     }
     for own, general in ((3, 5), (5, 3)):
         stub.asked.clear()
-        embedder = chosen(
+        embedder = open_configured(
             tmp_path,
             **variables,
             CORTEX_PROVIDERS_OPENAI_BATCH_SIZE=str(own),
@@ -802,10 +792,12 @@ def test_the_lower_of_two_limits_counts(tmp_path, stub: Stub) -> None:
 @pytest.mark.parametrize(
     ("provider", "own"), [("ollama", "100ms"), ("openai", "20s"), ("ollama", "20s")]
 )
-def test_the_time_for_a_request_is_limited(tmp_path, stub: Stub, provider: str, own: str) -> None:
+def test_request_ends_at_the_lower_of_two_timeouts(
+    tmp_path, stub: Stub, provider: str, own: str
+) -> None:
     over = threading.Event()
     stub.answer = lambda asked: embeddings(asked) if over.wait(20) else Reply()
-    embedder = chosen(
+    embedder = open_configured(
         tmp_path,
         CODEINDEX_EMBEDDING_PROVIDER=provider,
         CORTEX_PROVIDERS_OPENAI_BASE_URL=stub.url,
@@ -835,7 +827,7 @@ def test_the_number_of_requests_at_once_is_limited(tmp_path, stub: Stub) -> None
         return reply
 
     stub.answer = answer
-    embedder = chosen(
+    embedder = open_configured(
         tmp_path,
         CODEINDEX_EMBEDDING_PROVIDER="ollama",
         CODEINDEX_OLLAMA_BASE_URL=stub.url,
@@ -848,13 +840,13 @@ def test_the_number_of_requests_at_once_is_limited(tmp_path, stub: Stub) -> None
     assert most == 1
 
 
-def test_without_a_key_openai_is_not_contacted_and_what_to_set_is_said(
+def test_openai_without_a_key_is_not_contacted_and_the_error_names_the_setting(
     tmp_path, monkeypatch
 ) -> None:
     monkeypatch.setattr(
         socket, "getaddrinfo", lambda *_, **__: pytest.fail("somebody was contacted")
     )
-    embedder = chosen(tmp_path, CODEINDEX_EMBEDDING_PROVIDER="openai")
+    embedder = open_configured(tmp_path, CODEINDEX_EMBEDDING_PROVIDER="openai")
     assert embedder is not None
     for work in (
         embedder.connect,
@@ -870,18 +862,20 @@ def test_without_a_key_openai_is_not_contacted_and_what_to_set_is_said(
     embedder.close()
 
 
-def test_nothing_is_opened_where_meaning_is_not_wanted(tmp_path) -> None:
+def test_no_embedder_is_opened_where_semantic_search_is_off(tmp_path) -> None:
     assert (
-        chosen(tmp_path, CORTEX_INDEXING_STRATEGIES="tfidf", CODEINDEX_EMBEDDING_PROVIDER="ollama")
+        open_configured(
+            tmp_path, CORTEX_INDEXING_STRATEGIES="tfidf", CODEINDEX_EMBEDDING_PROVIDER="ollama"
+        )
         is None
     )
-    assert chosen(tmp_path, CODEINDEX_EMBEDDING_PROVIDER="none") is None
+    assert open_configured(tmp_path, CODEINDEX_EMBEDDING_PROVIDER="none") is None
 
 
-def test_with_local_only_nothing_is_sent_beyond_this_machine(tmp_path) -> None:
+def test_local_only_mode_uses_no_remote_embedder(tmp_path) -> None:
     away = {"CORTEX_SERVER_LOCAL_ONLY": "true", "CODEINDEX_EMBEDDING_PROVIDER": "ollama"}
-    elsewhere = chosen(tmp_path, **away, CODEINDEX_OLLAMA_BASE_URL="http://10.0.0.1:11434")
+    elsewhere = open_configured(tmp_path, **away, CODEINDEX_OLLAMA_BASE_URL="http://10.0.0.1:11434")
     assert elsewhere is not None and elsewhere.name == "static"
-    here = chosen(tmp_path, **away)
+    here = open_configured(tmp_path, **away)
     assert here is not None and here.name == "ollama"
     here.close()

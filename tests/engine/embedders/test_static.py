@@ -34,7 +34,7 @@ def test_identifiers_are_cut_into_lower_case_words():
     ]  # fmt: skip
 
 
-def test_accents_are_taken_off():
+def test_accents_are_removed_from_words():
     assert runs_of("café naïve") == runs_of("cafe naive") == ["cafe", "naive"]
 
 
@@ -46,17 +46,17 @@ def test_an_unknown_word_is_cut_into_known_ones():
     assert words.cut("zzqqyy") == ()
 
 
-def test_words_are_counted_through_all_spellings():
+def test_spellings_of_a_word_are_counted_together():
     words = WordVectors(["read", "line"])
     assert words.count("readLine READ_LINE read") == {0: 3, 1: 2}
 
 
-def test_vectors_are_those_of_the_release(embedder: StaticEmbedder):
+def test_static_vectors_equal_those_of_the_release(embedder: StaticEmbedder):
     vectors = embedder.embed(GOLDEN_TEXTS, "passage")
     assert np.abs(vectors - np.load(GOLDEN)).max() < 1e-6
 
 
-def test_the_stamp_names_the_model(embedder: StaticEmbedder):
+def test_static_stamp_names_the_model(embedder: StaticEmbedder):
     assert embedder.name == "static"
     assert embedder.stamp.provider == "local"
     assert embedder.stamp.model.startswith("cortex-static-")
@@ -77,7 +77,7 @@ def test_every_text_has_a_vector_of_length_one_or_none_at_all(texts: list[str]):
     assert np.allclose(lengths[lengths > 0], 1.0, atol=1e-5)
 
 
-def test_texts_without_known_words_are_near_to_nothing(embedder: StaticEmbedder):
+def test_text_without_known_words_is_near_to_no_other(embedder: StaticEmbedder):
     assert not embedder.embed(["", "+++ {} ;;", "日本語"], "query").any()
 
 
@@ -86,7 +86,7 @@ def test_a_text_has_the_same_vector_alone_and_among_others(embedder: StaticEmbed
     assert np.array_equal(alone, embedder.embed(GOLDEN_TEXTS, "passage"))
 
 
-def test_meaning_is_found_without_a_shared_word(embedder: StaticEmbedder):
+def test_similar_texts_are_near_without_a_shared_word(embedder: StaticEmbedder):
     query = embedder.embed(["remove an entry from the dictionary"], "query")[0]
     right, wrong = embedder.embed(
         [
@@ -98,11 +98,11 @@ def test_meaning_is_found_without_a_shared_word(embedder: StaticEmbedder):
     assert query @ right > query @ wrong + 0.1
 
 
-def test_the_file_is_small_enough_for_the_wheel():
+def test_model_file_is_small_enough_for_the_wheel():
     assert MODEL.stat().st_size <= LARGEST_FILE
 
 
-def test_a_chunk_costs_less_than_a_millisecond(embedder: StaticEmbedder):
+def test_embedding_a_chunk_takes_less_than_a_millisecond(embedder: StaticEmbedder):
     chunk = "\n".join(
         f"    result_{number} = handler.process(value_{number}, timeout=settings.read_timeout)"
         for number in range(50)
@@ -113,7 +113,7 @@ def test_a_chunk_costs_less_than_a_millisecond(embedder: StaticEmbedder):
     assert time.process_time() - start < 0.2
 
 
-def test_a_long_run_without_words_is_no_burden(embedder: StaticEmbedder):
+def test_long_text_without_words_is_embedded_quickly(embedder: StaticEmbedder):
     start = time.process_time()
     embedder.embed(["a" * 1_000_000, "x " * 300_000, "é" * 100_000], "passage")
     assert time.process_time() - start < 2.0

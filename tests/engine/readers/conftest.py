@@ -1,6 +1,4 @@
-"""Documents made by hand, each the least that its format allows, so that a test shows what is in
-them.
-"""
+"""Minimal documents made by hand, so that a test shows their content."""
 
 import hashlib
 import io
@@ -204,9 +202,7 @@ def _stream(content: bytes) -> bytes:
 
 
 def _file(objects: list[bytes], password: str) -> bytes:
-    """The objects with their table; with a password each stream is encrypted as the oldest standard
-    has it.
-    """
+    """The objects with their table; a password encrypts each stream by the oldest standard."""
     trailer, key = f"/Root 1 0 R/Size {len(objects) + 1}", b""
     if password:
         padded = (password.encode() + PASSWORD_PADDING)[:32]

@@ -1,6 +1,4 @@
-"""Texts in encodings older than UTF-8: prose that is dense in high bytes, and code with one
-comment.
-"""
+"""Texts in encodings older than UTF-8: prose dense in high bytes, code with one comment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Word documents as a person sees them: numbers of lists, nesting, headings, tables, notes."""
+"""Word documents as printed: list numbers, nesting, headings, tables, notes."""
 
 import pytest
 
@@ -66,7 +66,7 @@ def text_of(make_docx):
     return read
 
 
-def test_lists_have_the_marks_numbers_and_nesting_that_a_person_sees(text_of):
+def test_lists_keep_their_visible_marks_numbers_and_nesting(text_of):
     text = text_of(
         paragraph("Fruit", number=1),
         paragraph("Apple", number=1, depth=1),
@@ -117,7 +117,7 @@ def test_tables_keep_rows_and_merged_cells(text_of):
     )
 
 
-def test_changes_hidden_text_fields_and_contents_are_as_shown(text_of):
+def test_changes_hidden_text_fields_and_contents_read_as_shown(text_of):
     text = text_of(
         paragraph("Contents ... 1", "TOC1"),
         paragraph(
@@ -129,7 +129,7 @@ def test_changes_hidden_text_fields_and_contents_are_as_shown(text_of):
     assert text == "new kept a link\tx-y"
 
 
-def test_notes_stand_at_the_end(text_of):
+def test_footnotes_stand_at_the_end(text_of):
     notes = f'<w:footnote w:id="0">{paragraph("separator")}</w:footnote><w:footnote w:id="2">{paragraph("See there.")}</w:footnote>'
     text = text_of(
         paragraph(f'{run("Said")}<w:r><w:footnoteReference w:id="2"/></w:r>{run(".")}'),
@@ -139,7 +139,7 @@ def test_notes_stand_at_the_end(text_of):
     assert text == "Said[^1].\n\nEnd\n\n[^1]: See there."
 
 
-def test_a_note_that_refers_to_itself_ends(text_of):
+def test_footnote_that_refers_to_itself_is_read_once(text_of):
     inner = paragraph('<w:r><w:t>x</w:t><w:footnoteReference w:id="2"/></w:r>')
     notes = f'<w:footnote w:id="2">{inner}</w:footnote>'
     assert (
@@ -160,9 +160,9 @@ def test_code_is_fenced_and_text_boxes_follow_their_paragraph(text_of):
     "words",
     ["中文文档的内容", "日本語の文書", "한국어 문서", "שלום עולם", "مرحبا بالعالم", "naïve 😀"],
 )
-def test_text_of_any_script_comes_out(text_of, words):
+def test_docx_text_of_any_script_is_read(text_of, words):
     assert text_of(paragraph(words, "berschrift1"), paragraph(words)) == f"# {words}\n\n{words}"
 
 
-def test_what_looks_like_a_heading_and_is_none_stays_none(text_of):
+def test_paragraph_that_only_looks_like_a_heading_is_no_heading(text_of):
     assert text_of(paragraph("# not a heading"), paragraph("---")) == "\\# not a heading\n\n\\---"

@@ -1,4 +1,4 @@
-"""Document formats: one row for each is all that scan, reader and MIME type need."""
+"""Document formats: scan, reader and MIME type follow from one row each."""
 
 import io
 import sys
@@ -39,7 +39,7 @@ def test_no_extension_is_in_two_rows() -> None:
         ("a.adoc", "text/plain"),
     ],
 )
-def test_type_of_a_document_is_known_by_its_name(path: str, kind: str) -> None:
+def test_mime_type_of_a_document_follows_its_name(path: str, kind: str) -> None:
     assert mime_type(path) == kind
 
 

@@ -1,6 +1,4 @@
-"""Documents that want to hurt: bombs, lies about sizes, broken archives; each costs only itself, in
-the worker too.
-"""
+"""Hostile documents: bombs, false sizes, broken archives, in this process and in the worker."""
 
 import gzip
 import io
@@ -35,7 +33,7 @@ def test_a_small_archive_with_a_huge_ratio_is_refused(make_zip):
     )
 
 
-def test_an_archive_that_lies_about_its_sizes_is_stopped_while_unpacking(make_zip, monkeypatch):
+def test_archive_with_false_sizes_is_stopped_while_unpacking(make_zip, monkeypatch):
     monkeypatch.setattr(archive_module, "MAX_UNPACKED_BYTES", 1_000_000)
     raw = bytearray(make_zip({"word/document.xml": b" " * 5_000_000}))
     with zipfile.ZipFile(io.BytesIO(raw)) as archive:
@@ -46,12 +44,12 @@ def test_an_archive_that_lies_about_its_sizes_is_stopped_while_unpacking(make_zi
     assert answer.startswith(("damaged", "unpacks to more than"))
 
 
-def test_the_bound_counts_over_all_parts(make_docx, monkeypatch):
+def test_size_limit_counts_over_all_parts_of_an_archive(make_docx, monkeypatch):
     monkeypatch.setattr(archive_module, "MAX_UNPACKED_BYTES", 2_000)
     assert reason_of(make_docx(BODY * 50), "a.docx").startswith("unpacks to")
 
 
-def test_a_text_that_gzip_packed_is_read_as_what_is_in_it():
+def test_gzipped_text_is_read_as_its_content():
     read = read_document(gzip.compress(b"# Changes\n\nfixed\n"), "doc/README.md.GZ")
     assert isinstance(read, DocumentText)
     assert (read.text, read.language) == ("# Changes\n\nfixed\n", "")
@@ -99,7 +97,7 @@ def test_xml_entities_are_refused_in_any_encoding(make_zip, encoding):
         )
 
 
-def test_an_outside_entity_is_not_fetched(make_zip, tmp_path):
+def test_external_xml_entity_is_not_fetched(make_zip, tmp_path):
     (tmp_path / "secret.txt").write_text("a secret", encoding="utf-8")
     document = f'<!DOCTYPE d [<!ENTITY x SYSTEM "{(tmp_path / "secret.txt").as_uri()}">]><d>&x;</d>'
     assert reason_of(make_zip({"word/document.xml": document}), "a.docx") == "declares XML entities"
@@ -138,7 +136,7 @@ def test_broken_files_are_refused_with_a_reason(make_docx, make_zip, path):
         assert isinstance(read_document(make_zip({main: "<x/>"}), path), UnreadableFile)
 
 
-def test_every_byte_may_be_wrong(make_docx, make_xlsx):
+def test_document_with_any_wrong_byte_is_read_or_refused(make_docx, make_xlsx):
     for whole in (make_docx(BODY), make_xlsx({"S": "<row><c><v>1</v></c></row>"})):
         for place in range(0, len(whole), 7):
             raw = bytearray(whole)
@@ -146,13 +144,13 @@ def test_every_byte_may_be_wrong(make_docx, make_xlsx):
             assert isinstance(read_document(bytes(raw), "a.docx"), DocumentText | UnreadableFile)
 
 
-def test_protected_and_old_office_files_say_what_they_are():
+def test_protected_and_old_office_files_are_refused_with_the_reason():
     old = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(500)
     assert reason_of(old + "EncryptedPackage".encode("utf-16-le"), "a.docx") == "encrypted"
     assert "old Office format" in reason_of(old, "a.xlsx")
 
 
-def test_the_form_is_told_by_the_content_not_by_the_name(make_docx):
+def test_document_format_is_recognised_by_content_before_name(make_docx):
     answer = read_document(make_docx(BODY), "misnamed.pptx")
     assert answer == DocumentText("fine words", "markdown")
 
@@ -160,7 +158,7 @@ def test_the_form_is_told_by_the_content_not_by_the_name(make_docx):
 @pytest.mark.parametrize(
     ("path", "language"), [("a.md", ""), ("a.txt", ""), ("a.rst", ""), ("NOTES", "")]
 )
-def test_text_stays_as_it_is(path, language):
+def test_plain_text_document_is_unchanged(path, language):
     text = "---\ntitle: x\n---\n# Heading\n\tcode  \n\n\n# @generated\nlast"
     assert read_document(text.encode(), path) == DocumentText(text, language)
 
@@ -176,7 +174,7 @@ def test_a_form_feed_within_a_line_ends_no_page():
     )
 
 
-def test_in_the_worker_a_hostile_document_costs_only_itself(make_docx, make_zip, make_pdf):
+def test_hostile_document_costs_only_itself_in_the_worker(make_docx, make_zip, make_pdf):
     pytest.importorskip("pypdfium2")
     files = [
         (0, "a.docx", make_docx(BODY)),

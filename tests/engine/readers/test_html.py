@@ -1,4 +1,4 @@
-"""Web pages without what surrounds their content."""
+"""Web pages without the boilerplate around their content."""
 
 import time
 
@@ -31,7 +31,7 @@ def test_boilerplate_is_left_out():
     assert read_html(page) == "# Page\n\n## Part\n\nThe text."
 
 
-def test_of_a_page_with_a_main_part_only_that_is_read():
+def test_page_with_a_main_element_is_read_from_it_alone():
     words = "<p>" + "words of the article " * 20 + "</p>"
     page = f"<body><div>Welcome to the site, log in</div><main><h1>News</h1>{words}</main><div>See also</div></body>"
     assert read_html(page).startswith(
@@ -39,13 +39,13 @@ def test_of_a_page_with_a_main_part_only_that_is_read():
     ) and "log in" not in read_html(page)
 
 
-def test_a_main_part_with_little_in_it_is_not_the_page():
+def test_main_element_with_little_text_is_not_taken_for_the_page():
     assert "The real text" in read_html(
         f"<body><main>x</main><div>{'The real text. ' * 9}</div></body>"
     )
 
 
-def test_a_page_that_is_all_named_like_boilerplate_is_read_all_the_same():
+def test_page_named_like_boilerplate_throughout_is_still_read():
     assert (
         read_html("<div class='menu'><h1>Lunch menu</h1><p>Soup</p></div>")
         == "# Lunch menu\n\nSoup"
@@ -63,14 +63,14 @@ def test_a_page_that_is_all_named_like_boilerplate_is_read_all_the_same():
         "<p>deep words" * 20_000,
     ],
 )
-def test_deep_nesting_costs_little(page):
+def test_deeply_nested_page_is_read_quickly(page):
     started = time.process_time()
     document = read_document(page.encode(), "a.html")
     assert isinstance(document, DocumentText) and "deep words" in document.text
     assert time.process_time() - started < 3
 
 
-def test_a_page_on_one_line_is_read_though_it_looks_minified():
+def test_page_on_one_line_is_not_taken_for_minified():
     page = "<html><body>" + "<p>words in a page</p>" * 2000 + "</body></html>"
     document = read_document(page.encode(), "a.html")
     assert isinstance(document, DocumentText) and document.text.count("words in a page") == 2000
@@ -80,7 +80,7 @@ def test_a_page_on_one_line_is_read_though_it_looks_minified():
     "opened", ["<!--", "<a ", "</", "<?", "<![CDATA[", "<script>", "<a b='", "&", "<title>", "<h1>"]
 )
 @pytest.mark.parametrize("end", ["", ">"])
-def test_what_is_opened_again_and_again_costs_little(opened, end):
+def test_thousands_of_unclosed_elements_are_read_quickly(opened, end):
     started = time.process_time()
     read_document((opened * 50_000 + end).encode(), "a.html")
     assert time.process_time() - started < 5
@@ -90,11 +90,11 @@ def test_what_is_opened_again_and_again_costs_little(opened, end):
     "page",
     ["<", "<a", "<!DOCTYPE", "<![CDATA[x", "&#xFFFFFFFF; &bogus; &#55296; text", "<p <p>x", "<!--"],
 )
-def test_broken_pages_do_not_fail(page):
+def test_broken_page_is_read_without_an_error(page):
     read_document(page.encode(), "a.html")
 
 
-def test_a_page_says_its_own_encoding():
+def test_page_is_decoded_with_its_declared_encoding():
     raw = '<meta charset="windows-1251"><p>Привет, мир, это страница</p>'.encode("cp1251")
     document = read_document(raw, "a.html")
     assert isinstance(document, DocumentText) and "Привет, мир" in document.text

@@ -1,4 +1,4 @@
-"""PDF: pages, headings found again, and files that can't or mustn't be read."""
+"""PDF: pages, recovered headings, and files that are refused."""
 
 import sys
 import time
@@ -23,7 +23,7 @@ def test_every_page_ends_with_a_form_feed(make_pdf):
     assert text == "One\n\f\nTwo\n\f\n\n\f\nFour\n\f\n"
 
 
-def test_large_type_becomes_headings_by_size_and_a_gap_a_paragraph(make_pdf):
+def test_large_type_becomes_headings_and_a_gap_ends_a_paragraph(make_pdf):
     body = [
         "ordinary words of the text that go on for a while",
         "and a second line of them",
@@ -47,7 +47,7 @@ def test_large_type_becomes_headings_by_size_and_a_gap_a_paragraph(make_pdf):
     assert "and a second line of them\n\nafter a gap" in text
 
 
-def test_bookmarks_say_what_the_headings_are(make_pdf):
+def test_bookmarks_decide_which_lines_are_headings(make_pdf):
     page = ["Alpha", "some words here", "Beta", "some more words"]
     text = text_of(make_pdf([page, ["Gamma", "the end"]], bookmarks=[("Alpha", 0), ("Gamma", 1)]))
     assert [line for line in text.split("\n") if line.startswith("#")] == ["# Alpha", "# Gamma"]
@@ -63,7 +63,7 @@ def test_the_title_is_a_heading_where_bookmarks_begin_later(make_pdf):
     ]
 
 
-def test_running_headers_and_footers_stay_once(make_pdf):
+def test_running_headers_and_footers_are_kept_once(make_pdf):
     pages = [
         [
             "Annual Report",
@@ -91,7 +91,7 @@ def test_running_headers_and_footers_stay_once(make_pdf):
         "𝒜 𝐁 emoji 😀",
     ],
 )
-def test_text_of_any_script_comes_out(make_pdf, words):
+def test_pdf_text_of_any_script_is_read(make_pdf, words):
     assert words in text_of(make_pdf([[words]]))
 
 
@@ -100,12 +100,12 @@ def test_right_to_left_text_reads_forward(make_pdf):
     assert "שלום" in text
 
 
-def test_what_looks_like_a_mark_of_markdown_is_no_heading(make_pdf):
+def test_markdown_marks_in_a_pdf_are_escaped(make_pdf):
     text = text_of(make_pdf([["# include <stdio.h>", "words", "-----", "```"]]))
     assert "\\# include" in text and "\\-----" in text and "\\```" in text
 
 
-def test_an_encrypted_file_is_refused_as_such(make_pdf):
+def test_encrypted_pdf_is_refused(make_pdf):
     assert read_document(make_pdf([["secret"]], password="hunter2"), "a.pdf") == UnreadableFile(
         "encrypted"
     )
@@ -116,7 +116,7 @@ def test_scanned_pages_are_refused_with_the_reason(make_pdf):
     assert isinstance(refused, UnreadableFile) and "scanned" in refused.reason
 
 
-def test_a_broken_file_is_refused(make_pdf):
+def test_broken_pdf_is_refused(make_pdf):
     raw = make_pdf([["One"], ["Two"]])
     assert read_document(raw[:200], "a.pdf") == UnreadableFile("damaged: not a whole PDF")
     assert read_document(b"", "a.pdf") == UnreadableFile("damaged: not a whole PDF")
@@ -125,7 +125,7 @@ def test_a_broken_file_is_refused(make_pdf):
     )
 
 
-def test_of_ten_thousand_pages_the_first_are_read_and_the_rest_is_named(make_pdf):
+def test_pdf_of_ten_thousand_pages_is_read_to_the_page_limit(make_pdf):
     raw = make_pdf([[f"This is page {at}"] for at in range(1, 10_001)])
     started = time.process_time()
     text = text_of(raw)
@@ -134,7 +134,7 @@ def test_of_ten_thousand_pages_the_first_are_read_and_the_rest_is_named(make_pdf
     assert "[The document goes on: pages 2001 to 10000 are not read.]" in text
 
 
-def test_without_the_extra_the_reason_names_the_command(make_pdf, monkeypatch):
+def test_missing_pdf_extra_is_refused_with_the_command(make_pdf, monkeypatch):
     assert not is_mended("encrypted")
     assert is_mended('PDF needs an extra: pip install "cortex-context[documents]"')
     monkeypatch.setitem(sys.modules, "pypdfium2", None)
@@ -143,6 +143,6 @@ def test_without_the_extra_the_reason_names_the_command(make_pdf, monkeypatch):
     )
 
 
-def test_a_private_key_in_a_document_is_a_secret(make_pdf):
+def test_private_key_in_a_pdf_is_a_secret(make_pdf):
     lines = ["-----BEGIN PRIVATE KEY-----", "A" * 60, "-----END PRIVATE KEY-----"]
     assert read_document(make_pdf([lines]), "a.pdf") == UnreadableFile("private key")

@@ -1,4 +1,4 @@
-"""Bytes become readable text, or are refused for a reason."""
+"""Text files: decoded in any encoding, or refused with a reason."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_generated_files_are_refused(head: str) -> None:
     assert read(f"{head}\nx = 1\n".encode(), "a.go") == UnreadableFile("generated")
 
 
-def test_a_program_that_speaks_of_generated_files_is_not_one() -> None:
+def test_program_that_mentions_generated_is_not_a_generated_file() -> None:
     for text in (
         'MARK = "@generated"\n',
         "x = 1\n" * 30 + "# @generated\n",
@@ -159,11 +159,11 @@ def test_keys_of_age_and_putty_in_any_file_are_secrets() -> None:
         "A key begins with PuTTY-User-Key-File-2: and has Private-Lines: 8\n",
     ],
 )
-def test_speaking_of_keys_of_age_and_putty_is_no_secret(text: str) -> None:
+def test_text_that_mentions_age_and_putty_keys_is_no_secret(text: str) -> None:
     assert read(text.encode(), "notes.py") == text
 
 
-def test_speaking_of_private_keys_is_no_secret() -> None:
+def test_text_that_mentions_private_keys_is_no_secret() -> None:
     text = 'if "-----BEGIN PRIVATE KEY-----" in text:\n    raise ValueError\n'
     assert read(text.encode(), "check.py") == text
     text = (
@@ -176,7 +176,7 @@ def test_speaking_of_private_keys_is_no_secret() -> None:
     st.binary(max_size=300)
     | st.text(max_size=100).map(lambda text: text.encode("utf-16", "surrogatepass"))
 )
-def test_whatever_is_read_can_be_stored_as_utf8(raw: bytes) -> None:
+def test_text_of_any_bytes_can_be_stored_as_utf8(raw: bytes) -> None:
     got = read(raw, "a.txt")
     if isinstance(got, str):
         assert "\r" not in got

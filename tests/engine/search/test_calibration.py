@@ -51,36 +51,36 @@ queries = st.sampled_from(["x", "take", "one two three four five six", "検索"]
 
 
 @given(st.lists(candidates, max_size=8), queries, modes)
-def test_relevance_is_between_nothing_and_one(found: list[Candidate], query: str, mode: Mode):
-    found.sort(key=lambda one: -one.score)
+def test_relevance_is_between_zero_and_one(found: list[Candidate], query: str, mode: Mode):
+    found.sort(key=lambda candidate: -candidate.score)
     assert all(0 <= relevance <= 1 for relevance in relevances(found, query, mode))
 
 
 @given(candidates, shares, shares, modes, st.sampled_from(["covers", "near"]))
-def test_more_of_the_query_or_nearer_to_it_is_never_less_relevant(
-    one: Candidate, some: float, more: float, mode: Mode, evidence: str
+def test_more_coverage_or_nearness_is_never_less_relevant(
+    candidate: Candidate, some: float, more: float, mode: Mode, evidence: str
 ):
     lower, upper = sorted((some, more))
     found = []
     for strength in (lower, upper):
-        setattr(one, evidence, strength)
-        found += relevances([one], mode=mode)
+        setattr(candidate, evidence, strength)
+        found += relevances([candidate], mode=mode)
     assert found[0] <= found[1]
 
 
 @given(st.lists(st.floats(0.01, 8), min_size=2, max_size=10), shares)
-def test_with_the_same_evidence_relevance_falls_with_the_rank(scores: list[float], covers: float):
+def test_relevance_falls_with_the_rank_for_the_same_evidence(scores: list[float], covers: float):
     found = relevances(
         [make_candidate(score, covers=covers) for score in sorted(scores, reverse=True)]
     )
     assert found == sorted(found, reverse=True)
 
 
-def test_nothing_found_is_nothing_to_judge():
+def test_no_candidates_give_no_relevance():
     assert relevances([]) == []
 
 
-def test_a_definition_of_the_name_that_was_asked_for_is_above_the_cut():
+def test_definition_of_the_queried_name_is_above_the_cut():
     assert relevances([make_candidate(covers=1.0, defines=1.0)], "Lease")[0] > CUT
 
 
@@ -89,7 +89,7 @@ def test_a_few_common_words_of_a_question_are_below_the_cut():
     assert max(relevances(found)) < CUT
 
 
-def test_the_best_hit_is_not_certain_because_it_is_the_best():
+def test_first_hit_is_not_certain_by_its_rank():
     strong = relevances([make_candidate(1.0, covers=1.0)])
     weak = relevances([make_candidate(1.0, covers=0.1)])
     assert weak[0] < CUT < strong[0]
@@ -109,7 +109,7 @@ def test_each_kind_of_evidence_makes_a_hit_more_relevant(evidence: str):
     assert relevances([make_candidate(covers=0.4, **{evidence: 1.0})], mode=Mode.HYBRID) > without  # type: ignore[arg-type]
 
 
-def test_by_meaning_alone_what_is_near_is_above_the_cut_and_what_is_far_below():
+def test_semantic_hit_is_above_the_cut_only_when_near():
     near, far = (
         relevances([make_candidate(near=cosine)], mode=Mode.MEANING)[0] for cosine in (0.5, 0.1)
     )
@@ -117,24 +117,26 @@ def test_by_meaning_alone_what_is_near_is_above_the_cut_and_what_is_far_below():
 
 
 @given(st.lists(candidates, min_size=1, max_size=6), queries, modes)
-def test_relevance_is_what_its_definition_says(found: list[Candidate], query: str, mode: Mode):
+def test_relevance_equals_the_logistic_models_that_define_it(
+    found: list[Candidate], query: str, mode: Mode
+):
     """Both probabilities by their definition: logistic models of the features, the second by its
     square root, the product laid on two lines that meet where .05 is .65.
     """
-    found.sort(key=lambda one: -one.score)
+    found.sort(key=lambda candidate: -candidate.score)
     parsed = parse(query)
     expected = [0.0] * len(found)
     for place in reversed(range(len(found))):
         value = defined_relevance(found, place, len(parsed.weights), mode)
         expected[place] = max([*expected[place:], value])
     calibrate(found, parsed, mode)
-    assert [one.relevance for one in found] == pytest.approx(expected, abs=1e-4)
-    assert all(one.relevance == round(one.relevance, 4) for one in found)
+    assert [candidate.relevance for candidate in found] == pytest.approx(expected, abs=1e-4)
+    assert all(candidate.relevance == round(candidate.relevance, 4) for candidate in found)
 
 
 def defined_relevance(found: list[Candidate], place: int, words: int, mode: Mode) -> float:
-    """The relevance of one of the candidates, before those behind it are looked at."""
-    top, one = found[:3], found[place]
+    """The relevance of one of the candidates, without the cap by those behind it."""
+    top, candidate = found[:3], found[place]
     features = (
         math.log(0.02 + max(max(hit.covers, hit.phrase) for hit in top)),
         math.log(max(words, 1)),
@@ -143,13 +145,13 @@ def defined_relevance(found: list[Candidate], place: int, words: int, mode: Mode
         max(hit.near for hit in top),
         1.0,
     )
-    share = one.score / found[0].score if found[0].score > 1e-9 else one.score / 1e-9
+    share = candidate.score / found[0].score if found[0].score > 1e-9 else candidate.score / 1e-9
     evidence = (
-        max(one.covers, one.phrase),
-        max(one.defines, one.located),
-        one.joins,
-        one.stem,
-        one.near,
+        max(candidate.covers, candidate.phrase),
+        max(candidate.defines, candidate.located),
+        candidate.joins,
+        candidate.stem,
+        candidate.near,
         share,
         1.0,
     )
@@ -163,7 +165,7 @@ def logistic(weights: tuple[float, ...], features: tuple[float, ...]) -> float:
     return math.exp(total) / (1 + math.exp(total))
 
 
-def test_the_features_to_fit_are_those_that_a_hit_is_judged_by():
+def test_features_to_fit_are_those_used_for_relevance():
     found = [
         make_candidate(4.0, covers=0.2, phrase=0.6, defines=0.1, located=0.3, near=0.25),
         make_candidate(2.0, "markdown", covers=0.5, joins=0.7, stem=0.8, near=0.75),
@@ -178,7 +180,7 @@ def test_the_features_to_fit_are_those_that_a_hit_is_judged_by():
     assert right_features(found[1], 0.25) == (0.5, 0.0, 0.7, 0.8, 0.75, 0.25, 1.0)
 
 
-def test_prose_counts_among_documents_and_records_and_not_among_memories():
+def test_prose_weights_apply_to_documents_and_records_not_to_memories():
     found = [make_candidate(language="markdown"), make_candidate()]
     parsed = parse("how are leases taken over")
     shares_of_prose = {
@@ -188,17 +190,17 @@ def test_prose_counts_among_documents_and_records_and_not_among_memories():
     assert set(shares_of_prose.values()) == {0.5}
 
 
-def test_what_is_sure_is_at_the_top_of_the_scale_and_what_has_no_evidence_at_its_bottom():
+def test_relevance_reaches_both_ends_of_its_scale():
     sure = make_candidate(covers=1.0, defines=1.0, joins=1.0, stem=1.0, near=1.0)
     assert relevances([sure], mode=Mode.HYBRID)[0] == pytest.approx(0.99, abs=0.01)
     assert relevances([make_candidate(covers=0.0)])[0] < 0.01
 
 
-def test_candidates_without_a_score_are_judged_too():
+def test_candidates_without_a_score_get_a_relevance():
     assert relevances([make_candidate(0.0), make_candidate(0.0)])[1] < 0.65
 
 
 @pytest.mark.parametrize("mode", modes_of_search)
-def test_each_table_of_weights_has_a_number_for_each_feature(mode: Mode):
+def test_every_weight_table_has_a_number_for_each_feature(mode: Mode):
     assert len(FITS[mode].known) == len(VERY_NEAR) == len(KNOWN) == 6
     assert len(FITS[mode].right) == len(RIGHT) == 7

@@ -21,27 +21,27 @@ def make_candidates(*scores: float) -> list[Candidate]:
 
 def order(candidates: list[Candidate], balance: float, alike: set[tuple[int, int]]) -> list[int]:
     found = diversify(candidates, balance, lambda one, other: float((one, other) in alike), 0.9)
-    return [one.place.doc.id for one in found]
+    return [candidate.place.doc.id for candidate in found]
 
 
-def test_what_says_the_same_as_a_better_one_goes_back():
+def test_repetition_of_a_better_hit_falls_behind():
     assert order(make_candidates(1.0, 0.9, 0.8), 0.7, {(0, 1)}) == [0, 2, 1]
 
 
-def test_the_best_stays_and_a_repetition_is_still_shown():
+def test_best_hit_stays_first_and_repetitions_are_kept():
     assert order(make_candidates(1.0, 0.9, 0.1), 0.5, {(0, 1), (0, 2), (1, 2)}) == [0, 1, 2]
 
 
-def test_with_a_balance_of_1_nothing_changes():
+def test_balance_of_1_leaves_the_order_unchanged():
     assert order(make_candidates(1.0, 0.9, 0.8), 1.0, {(0, 1)}) == [0, 1, 2]
 
 
-def test_what_is_only_a_little_alike_stays():
+def test_slightly_similar_hits_keep_their_order():
     found = diversify(make_candidates(1.0, 0.99, 0.98), 0.3, lambda one, other: 0.85, 0.9)
-    assert [one.place.doc.id for one in found] == [0, 1, 2]
+    assert [candidate.place.doc.id for candidate in found] == [0, 1, 2]
 
 
-def test_what_went_back_says_so():
+def test_demoted_hit_carries_the_size_of_its_demotion():
     (_, _, last) = diversify(
         make_candidates(1.0, 0.9, 0.6), 0.7, lambda one, other: float((one, other) == (0, 1)), 0.9
     )
@@ -54,18 +54,20 @@ def test_what_went_back_says_so():
     st.floats(0, 1),
     st.lists(st.frozensets(st.sampled_from("abcd")), min_size=DEPTH + 20, max_size=DEPTH + 20),
 )
-def test_nothing_is_lost_scores_and_relevance_fall_and_those_behind_stay(scores, balance, words):
+def test_diversity_keeps_every_hit_with_falling_scores_and_relevance(scores, balance, words):
     candidates = make_candidates(*sorted(scores, reverse=True))
     behind = candidates[DEPTH:]
     found = diversify(candidates, balance, likeness_of_words(words), 0.6)
-    assert sorted(one.place.doc.id for one in found) == list(range(len(scores)))
-    assert [one.score for one in found] == sorted((one.score for one in found), reverse=True)
-    assert [one.relevance for one in found] == sorted(
-        (one.relevance for one in found), reverse=True
+    assert sorted(candidate.place.doc.id for candidate in found) == list(range(len(scores)))
+    assert [candidate.score for candidate in found] == sorted(
+        (candidate.score for candidate in found), reverse=True
+    )
+    assert [candidate.relevance for candidate in found] == sorted(
+        (candidate.relevance for candidate in found), reverse=True
     )
     assert found[DEPTH:] == behind
 
 
-def test_texts_are_alike_by_the_words_that_both_have():
+def test_similarity_of_texts_follows_their_shared_words():
     likeness = likeness_of_words([frozenset("abc"), frozenset("bcd"), frozenset()])
     assert (likeness(0, 1), likeness(0, 2), likeness(2, 2)) == (0.5, 0.0, 0.0)

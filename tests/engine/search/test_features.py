@@ -19,30 +19,30 @@ def make_candidate(
     return Candidate(place, 0.5, score=score)
 
 
-def test_a_name_as_it_is_written_is_stronger_than_one_in_another_case():
+def test_exact_case_of_a_name_is_stronger_than_another_case():
     same = features.definition("Lease", "store.Lease", ["Lease"], [])
     other = features.definition("lease", "store.lease", ["Lease"], [])
     assert same == 1.0 > other > 0
 
 
-def test_a_qualified_name_wants_its_qualification():
+def test_qualified_query_matches_only_that_qualification():
     right = features.definition("apply", "Store.apply", ["apply", "Store"], ["Store.apply"])
     wrong = features.definition("apply", "Change.apply", ["apply", "Store"], ["Store.apply"])
     assert (right, wrong) == (1.0, 0.5)
 
 
-def test_a_qualification_may_leave_out_what_is_further_outside_and_has_any_case():
+def test_qualification_matches_its_inner_part_in_any_case():
     assert features.definition("apply", "cortex.Store.apply", ["apply"], ["store.apply"]) == 1.0
     assert features.definition("apply", "Restore.apply", ["apply"], ["Store.apply"]) == 0.5
 
 
-def test_a_name_that_begins_so_is_better_the_less_is_missing():
+def test_prefix_match_is_stronger_the_less_is_missing():
     assert features.beginning("parse_it", "parse", 3, 9) > features.beginning(
         "parse_everything_else", "parse", 3, 9
     )
 
 
-def test_a_name_that_begins_so_is_better_the_more_speak_of_it():
+def test_prefix_match_is_stronger_the_more_the_name_is_used():
     strengths = [
         features.beginning("parse_it", "parse", references, 40) for references in (0, 1, 10, 40)
     ]
@@ -52,13 +52,11 @@ def test_a_name_that_begins_so_is_better_the_more_speak_of_it():
 
 
 @given(st.text(min_size=1, max_size=30), st.integers(0, 10_000), st.integers(0, 10_000))
-def test_a_name_that_begins_so_is_worth_between_nothing_and_half(
-    rest: str, references: int, more: int
-):
+def test_prefix_match_is_worth_between_zero_and_half(rest: str, references: int, more: int):
     assert 0 <= features.beginning("take" + rest, "take", references, references + more) <= 0.5
 
 
-def test_the_block_of_a_packages_first_file_that_holds_the_whole_name_passes_it_on():
+def test_package_init_block_with_the_whole_name_is_a_reexport():
     block = make_candidate("src/store/__init__.py", kind="block")
     block.covers = 1.0
     assert features.reexport(block) == 0.3
@@ -72,7 +70,7 @@ def test_the_block_of_a_packages_first_file_that_holds_the_whole_name_passes_it_
         ("src/store/__init__.py", "block", 0.5),
     ],
 )
-def test_other_places_pass_nothing_on(path: str, kind: str, covers: float):
+def test_other_chunks_are_no_reexport(path: str, kind: str, covers: float):
     candidate = make_candidate(path, kind=kind)
     candidate.covers = covers
     assert features.reexport(candidate) == 0.0
@@ -94,7 +92,9 @@ def test_other_places_pass_nothing_on(path: str, kind: str, covers: float):
         ("src/lease.py", ["py"], 0.0),
     ],
 )
-def test_the_share_of_keywords_in_a_path(path: str, keywords: list[str], share: float):
+def test_path_feature_is_the_share_of_keywords_in_the_path(
+    path: str, keywords: list[str], share: float
+):
     assert features.path_share(path, keywords) == share
 
 
@@ -110,18 +110,20 @@ def test_the_share_of_keywords_in_a_path(path: str, keywords: list[str], share: 
         ("lease/other.py", ["lease"], 0.0),
     ],
 )
-def test_a_file_whose_name_says_nothing_but_keywords(path: str, keywords: list[str], share: float):
+def test_stem_feature_needs_a_file_name_of_keywords_only(
+    path: str, keywords: list[str], share: float
+):
     assert features.stem_share(path, keywords) == share
 
 
-def test_programs_and_packages_begin_in_files_of_known_names():
+def test_entry_points_are_files_of_known_names():
     assert [
         features.entry(path)
         for path in ("src/main.rs", "app/__init__.py", "Index.tsx", "src/lease.py")
     ] == [1.0, 1.0, 1.0, 0.0]
 
 
-def test_a_phrase_is_the_longest_run_of_its_words():
+def test_phrase_share_is_the_longest_run_of_its_words():
     text = "raise the user is not known here".split()
     assert features.phrase_share(text, [("user", "is", "not", "known")]) == 1.0
     assert features.phrase_share(text, [("the", "user", "was", "known")]) == 0.5
@@ -129,13 +131,13 @@ def test_a_phrase_is_the_longest_run_of_its_words():
     assert features.phrase_share(text, [("absent", "thing")]) == 0.0
 
 
-def test_several_phrases_count_on_average():
+def test_phrase_share_of_several_phrases_is_their_mean():
     text = "no such user".split()
     assert features.phrase_share(text, [("no", "such", "user"), ("absent", "thing")]) == 0.5
     assert features.phrase_share(text, []) == 0.0
 
 
-def test_a_part_of_a_word_is_no_word_of_a_phrase():
+def test_part_of_a_word_matches_no_phrase():
     assert features.phrase_share(["username"], [("user", "name")]) == 0.0
 
 
@@ -143,34 +145,34 @@ words = st.lists(st.sampled_from("abcde"), max_size=30)
 
 
 @given(words, st.lists(words.filter(bool), max_size=4))
-def test_a_phrase_is_a_share(text: list[str], phrases: list[list[str]]):
+def test_phrase_share_is_between_zero_and_one(text: list[str], phrases: list[list[str]]):
     assert 0 <= features.phrase_share(text, phrases) <= 1
 
 
 @given(words.filter(bool), st.integers(0, 29), st.integers(1, 30))
-def test_what_stands_in_a_text_is_found_whole(text: list[str], start: int, length: int):
+def test_phrase_taken_from_a_text_has_a_full_share(text: list[str], start: int, length: int):
     if phrase := text[start : start + length]:
         assert features.phrase_share(text, [phrase]) == 1.0
 
 
-def test_the_candidates_of_a_file_support_its_best_one_only():
+def test_chunks_of_a_file_support_its_best_chunk_only():
     much = [make_candidate("a.py", 1, score=score) for score in (0.9, 0.5, 0.6)]
     alone = make_candidate("b.py", 2, score=1.0)
     assert features.coherence([*much, alone]) == [(much[0], 1.0), (alone, pytest.approx(1.0 / 2.0))]
 
 
-def test_nothing_supports_nothing():
+def test_coherence_of_one_candidate_or_none_is_empty():
     assert features.coherence([]) == []
     assert features.coherence([make_candidate()]) == []
 
 
 @pytest.mark.parametrize("name", list(ROLES))
-def test_files_beside_the_code_step_back_unless_they_are_asked_for(name: str):
+def test_files_beside_the_code_are_demoted_unless_asked_for(name: str):
     assert features.role(name, frozenset()) == ROLES[name] < 1
     assert features.role(name, frozenset({name})) == 1.0
 
 
-def test_code_never_steps_back():
+def test_code_is_never_demoted():
     assert features.role("", frozenset()) == features.role("", frozenset({"test"})) == 1.0
 
 
@@ -183,7 +185,7 @@ def make_named(name: str, score: float, doc: int = 1) -> Candidate:
     )
 
 
-def test_among_the_chunks_of_a_file_the_one_that_is_called_so_takes_the_best_score():
+def test_chunk_named_like_the_query_takes_the_best_score_of_its_file():
     header, wanted = make_named("", 1.0), make_named("Page.drop_headers", 0.7)
     features.order_within([header, wanted], {"drop": 1.0, "header": 1.0, "pages": 1.0}, 1.0)
     assert (wanted.score, header.score) == (1.0, 0.7)
@@ -191,13 +193,13 @@ def test_among_the_chunks_of_a_file_the_one_that_is_called_so_takes_the_best_sco
     assert header.within == pytest.approx(-0.3)
 
 
-def test_a_name_of_another_file_takes_nothing():
+def test_chunk_of_another_file_takes_no_score():
     one, other = make_named("other", 1.0, doc=1), make_named("drop_headers", 0.7, doc=2)
     features.order_within([one, other], {"drop": 1.0, "headers": 1.0}, 1.0)
     assert (one.score, other.score) == (1.0, 0.7)
 
 
-def test_of_two_names_the_one_with_the_rare_word_says_more():
+def test_name_with_the_rarer_word_takes_the_best_score():
     usual, rare = make_named("read_file", 0.5), make_named("delimiter", 0.4)
     features.order_within([usual, rare], {"file": 0.5, "read": 0.5, "delimiter": 5.0}, 1.0)
     assert rare.score > usual.score
@@ -211,7 +213,7 @@ def test_of_two_names_the_one_with_the_rare_word_says_more():
         max_size=12,
     )
 )
-def test_the_scores_of_a_file_are_the_same_in_another_order(drawn: list[tuple[str, float, int]]):
+def test_scores_within_a_file_do_not_depend_on_the_input_order(drawn: list[tuple[str, float, int]]):
     candidates = [make_named(name, score, doc) for name, score, doc in drawn]
     features.order_within(candidates, {"read": 1.0, "file": 2.0}, 1.0)
     after = sorted((candidate.place.doc.id, candidate.score) for candidate in candidates)

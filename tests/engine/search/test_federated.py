@@ -40,10 +40,12 @@ DOCUMENTS = make_place(
 
 
 def found(located: list[FederatedHit]) -> list[tuple[str, str, str]]:
-    return [(one.family, one.source, one.hit.path) for one in located]
+    return [
+        (located_hit.family, located_hit.source, located_hit.hit.path) for located_hit in located
+    ]
 
 
-def test_hits_of_several_places_are_merged_by_relevance_whatever_their_scores():
+def test_hits_of_several_sources_are_merged_by_relevance_not_score():
     located, page = federated_search([DOCUMENTS, CODE], Query("x"), Cancel())
     assert found(located) == [
         ("code", "project", "a.py"),
@@ -54,22 +56,30 @@ def test_hits_of_several_places_are_merged_by_relevance_whatever_their_scores():
     assert (page.total, page.docs, page.chunks, page.notes) == (4, 4, 4, ("project: slow",))
 
 
-def test_a_family_that_may_know_nothing_leaves_room_for_the_next_one():
+def test_spread_lets_a_nearly_as_relevant_family_in():
     sure = make_place("code", "project", *(make_hit(f"{name}.py", 0.8) for name in "abcd"))
     nearly = make_place("team", "records", make_hit("thread", 0.76), make_hit("task", 0.5))
-    assert [one.hit.path for one in federated_search([sure, nearly], Query("x"), Cancel())[0]][
-        :4
-    ] == ["a.py", "b.py", "c.py", "d.py"]
+    assert [
+        located_hit.hit.path
+        for located_hit in federated_search([sure, nearly], Query("x"), Cancel())[0]
+    ][:4] == ["a.py", "b.py", "c.py", "d.py"]
     spread, _ = federated_search([sure, nearly], Query("x"), Cancel(), spread=0.03)
-    assert [one.hit.path for one in spread] == ["a.py", "b.py", "thread", "c.py", "d.py", "task"]
+    assert [located_hit.hit.path for located_hit in spread] == [
+        "a.py",
+        "b.py",
+        "thread",
+        "c.py",
+        "d.py",
+        "task",
+    ]
     parts = [
         federated_search([sure, nearly], Query("x", limit=2, offset=at), Cancel(), spread=0.03)[0]
         for at in (0, 2, 4)
     ]
-    assert [one for part in parts for one in part] == spread
+    assert [located_hit for part in parts for located_hit in part] == spread
 
 
-def test_a_file_and_its_copies_are_shown_once_in_the_better_place_of_both():
+def test_copies_of_a_file_are_shown_once_at_the_better_rank():
     code = make_place(
         "code", "project", make_hit("a.py", 0.9), make_hit("b.py", 0.5), make_hit("b.py", 0.3)
     )
@@ -79,7 +89,7 @@ def test_a_file_and_its_copies_are_shown_once_in_the_better_place_of_both():
     hits = (whole_file, make_hit("chunk-c", 0.7), far, make_hit("chunk-a", 0.4))
     chunks = make_place("chunks", "chunks", *hits, copy_of=lambda hit: copied[hit.path])
     located, page = federated_search([code, chunks], Query("x"), Cancel())
-    assert [(one.hit.path, one.hit.relevance) for one in located] == [
+    assert [(located_hit.hit.path, located_hit.hit.relevance) for located_hit in located] == [
         ("a.py", 0.9), ("b.py", 0.5), ("chunk-c", 0.7), ("far", 0.6), ("b.py", 0.3),
     ]  # fmt: skip
     assert page.total == 5
@@ -87,12 +97,12 @@ def test_a_file_and_its_copies_are_shown_once_in_the_better_place_of_both():
         federated_search([code, chunks], Query("x", limit=2, offset=at), Cancel())[0]
         for at in (0, 2, 4)
     ]
-    assert [one for part in parts for one in part] == located
+    assert [located_hit for part in parts for located_hit in part] == located
     others = make_place("code", "other", make_hit("z.py", 0.1))
     assert len(federated_search([code, others, chunks], Query("x"), Cancel())[0]) == 8
 
 
-def test_the_order_of_the_places_makes_no_difference():
+def test_merged_hits_do_not_depend_on_the_order_of_sources():
     forth, back = ([CODE, DOCUMENTS], [DOCUMENTS, CODE])
     assert (
         federated_search(forth, Query("x"), Cancel())[0]
@@ -100,20 +110,18 @@ def test_the_order_of_the_places_makes_no_difference():
     )
 
 
-def test_pages_of_a_merged_answer_follow_one_another():
+def test_pages_of_a_merged_answer_have_no_gap_or_repetition():
     whole, _ = federated_search([CODE, DOCUMENTS], Query("x"), Cancel())
     parts = [
         federated_search([CODE, DOCUMENTS], Query("x", limit=1, offset=at), Cancel())[0]
         for at in range(5)
     ]
-    assert [one for part in parts for one in part] == whole
+    assert [located_hit for part in parts for located_hit in part] == whole
 
 
 @pytest.mark.parametrize("spread", [0.0, 0.03])
 @pytest.mark.parametrize("size", [1, 3, 10])
-def test_turning_pages_meets_every_hit_once_though_a_place_knows_better_ones_further_down(
-    spread, size
-):
+def test_paging_meets_every_hit_once_in_the_order_of_each_source(spread, size):
     chance = random.Random(f"{spread} {size}")
     for number in range(20):
         places = [
@@ -132,24 +140,26 @@ def test_turning_pages_meets_every_hit_once_though_a_place_knows_better_ones_fur
         total = 56 + number
         whole = federated_search(places, Query("x", limit=total), Cancel(), spread=spread)[0]
         met = [
-            one
+            located_hit
             for at in range(0, total, size)
-            for one in federated_search(
+            for located_hit in federated_search(
                 places, Query("x", limit=size, offset=at), Cancel(), spread=spread
             )[0]
         ]
-        assert met == whole and len({one.hit.path for one in met}) == total
+        assert met == whole and len({located_hit.hit.path for located_hit in met}) == total
         for place in places:  # each in the order that its place gave them
             asked = [hit.path for hit in place.ask(Query("x", limit=total), Cancel()).hits]
-            assert [one.hit.path for one in met if one.hit.path in asked] == asked
+            assert [
+                located_hit.hit.path for located_hit in met if located_hit.hit.path in asked
+            ] == asked
 
 
-def test_text_is_given_out_until_there_is_enough_of_it():
+def test_hits_carry_text_until_the_budget_is_used():
     located, _ = federated_search([CODE, DOCUMENTS], Query("x", characters=5), Cancel())
-    assert [one.hit.text for one in located] == ["text", "text", "", ""]
+    assert [located_hit.hit.text for located_hit in located] == ["text", "text", "", ""]
 
 
-def test_one_place_answers_as_it_does_alone():
+def test_single_source_is_answered_unchanged():
     located, page = federated_search([DOCUMENTS], Query("x", limit=1), Cancel())
     assert found(located) == [("kb", "handbook", "guide.md")]
     assert (len(page.hits), page.total) == (1, 2)

@@ -59,11 +59,13 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
         yield opened
 
 
-def rank_of(engine: Engine, one: dict[str, Any]) -> int:
+def rank_of(engine: Engine, question: dict[str, Any]) -> int:
     """The place of the right answer, 0 where it isn't among the first ten."""
-    query = Query(one["query"], mode=Mode.HYBRID, limit=LIMIT, code=one["class"] == "code snippet")
+    query = Query(
+        question["query"], mode=Mode.HYBRID, limit=LIMIT, code=question["class"] == "code snippet"
+    )
     for number, hit in enumerate(engine.search(query).hits, 1):
-        if hit.path == one["file"] and one.get("holds", "") in hit.text:
+        if hit.path == question["file"] and question.get("holds", "") in hit.text:
             return number
     return 0
 
@@ -78,17 +80,17 @@ def figures(ranks: list[int]) -> dict[str, float]:
 
 def test_the_ranking_is_not_worse_than_it_was(engine: Engine) -> None:
     asked = questions()
-    ranks = [rank_of(engine, one) for one in asked]
+    ranks = [rank_of(engine, question) for question in asked]
     now = figures(ranks)
     if WRITE:
-        renewed = [{**one, "rank": rank} for one, rank in zip(asked, ranks, strict=True)]
+        renewed = [{**question, "rank": rank} for question, rank in zip(asked, ranks, strict=True)]
         text = json.dumps({**now, "queries": renewed}, indent=1, ensure_ascii=False)
         GOLDEN.write_text(text + "\n", encoding="utf-8", newline="\n")
     before = json.loads(GOLDEN.read_text(encoding="utf-8"))
     changed = [
-        f"{one['query']!r}: {one['rank']} -> {rank}"
-        for one, rank in zip(before["queries"], ranks, strict=True)
-        if one["rank"] != rank
+        f"{question['query']!r}: {question['rank']} -> {rank}"
+        for question, rank in zip(before["queries"], ranks, strict=True)
+        if question["rank"] != rank
     ]
     worse = {
         name: (before[name], value)
@@ -98,9 +100,11 @@ def test_the_ranking_is_not_worse_than_it_was(engine: Engine) -> None:
     assert not worse, f"{worse}\n" + "\n".join(changed)
 
 
-@pytest.mark.parametrize("one", questions(), ids=lambda one: one["query"][:40])
-def test_a_question_is_of_its_class(one: dict[str, Any]) -> None:
-    assert one["class"] in parse(one["query"], one["class"] == "code snippet").classes
+@pytest.mark.parametrize("question", questions(), ids=lambda question: question["query"][:40])
+def test_a_question_is_of_its_class(question: dict[str, Any]) -> None:
+    assert (
+        question["class"] in parse(question["query"], question["class"] == "code snippet").classes
+    )
 
 
 def test_every_answer_is_in_the_tree(engine: Engine) -> None:
@@ -112,4 +116,4 @@ def test_every_answer_is_in_the_tree(engine: Engine) -> None:
 
 def test_every_class_is_asked_for() -> None:
     assert len({question["class"] for question in questions()}) == 11
-    assert len({one["query"] for one in questions()}) == len(questions()) >= 60
+    assert len({question["query"] for question in questions()}) == len(questions()) >= 60

@@ -74,14 +74,14 @@ def test_a_search_that_stops_says_so_and_ordinary_code_was_read_first(tmp_path: 
     assert not look(tmp_path, "absent").stopped
 
 
-def test_one_file_with_too_many_matches_is_told_as_well(tmp_path: Path):
+def test_file_with_too_many_matches_is_reported(tmp_path: Path):
     (tmp_path / "a.txt").write_text("x" * (MAX_HITS - 1))
     assert not look(tmp_path, "x").stopped
     (tmp_path / "a.txt").write_text("x" * (MAX_HITS + 1))
     assert look(tmp_path, "x").stopped
 
 
-def test_languages_narrow_by_content_where_the_name_does_not_tell(tmp_path: Path):
+def test_language_filter_reads_content_where_the_name_is_ambiguous(tmp_path: Path):
     (tmp_path / "run").write_text("#!/usr/bin/env python3\nneedle = 1\n")
     (tmp_path / "plain.h").write_text("// " + "long " * 300 + "\nint needle;\n")
     (tmp_path / "late.h").write_text("// " + "long " * 300 + "\nclass Needle { int needle; };\n")
@@ -92,13 +92,13 @@ def test_languages_narrow_by_content_where_the_name_does_not_tell(tmp_path: Path
     assert [hit.path for hit in search(tmp_path, "needle", languages=("c",))] == ["plain.h"]
 
 
-def test_an_expression_may_span_lines(tmp_path: Path):
+def test_expression_can_span_lines(tmp_path: Path):
     (tmp_path / "a.txt").write_text(TEXT)
     (hit,) = search(tmp_path, r"alpha\nbeta", regex=True)
     assert hit.start_line == 1
 
 
-def test_an_exploding_expression_is_stopped(tmp_path: Path):
+def test_exponential_expression_is_stopped(tmp_path: Path):
     (tmp_path / "a.txt").write_text("a" * 60 + "!\n")
     started = time.monotonic()
     with pytest.raises(CortexError) as caught:
@@ -139,15 +139,13 @@ def test_every_line_with_the_text_is_in_a_hit(text: str, wanted: str):
 @pytest.mark.parametrize(
     "expression", ["(?:(?:(?:a{9999}){9999}){9999})?zz", "(?a)(?u)x", "(?R)", "a{e<=2}"]
 )
-def test_an_expression_that_asks_for_too_much_is_refused_before_it_is_compiled(
-    tmp_path: Path, expression: str
-):
+def test_oversized_expression_is_refused_before_it_is_compiled(tmp_path: Path, expression: str):
     with pytest.raises(CortexError) as caught:
         search(tmp_path, expression, regex=True)
     assert caught.value.code == "REGEX_INVALID"
 
 
-def test_an_expression_that_explodes_in_one_file_is_stopped_long_before_the_search_is(
+def test_exponential_expression_in_one_file_is_stopped_before_the_search(
     tmp_path: Path, monkeypatch
 ):
     monkeypatch.setattr("cortex.engine.search.grep.FILE_SECONDS", 0.2)
@@ -159,7 +157,7 @@ def test_an_expression_that_explodes_in_one_file_is_stopped_long_before_the_sear
     assert time.monotonic() - started < 20
 
 
-def test_many_matches_that_take_long_together_end_with_the_search(tmp_path: Path):
+def test_many_slow_matches_end_at_the_time_limit_of_the_search(tmp_path: Path):
     (tmp_path / "a.txt").write_text(("x" * 400 + "q ") * 2_000)
     started = time.monotonic()
     with pytest.raises(CortexError) as caught:

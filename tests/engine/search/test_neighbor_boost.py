@@ -1,6 +1,4 @@
-"""Memories: what stands beside one counts for it, who speaks counts, and nothing that may not be
-found has a say.
-"""
+"""Memories in a search: the boost of neighbors, named speakers, and hidden memories."""
 
 from __future__ import annotations
 
@@ -39,7 +37,7 @@ def library(tmp_path: Path) -> Iterator[Library]:
         yield opened
 
 
-def tell(
+def remember(
     library: Library, *lines: str, session: str = "harbour", name: str = SHOWN, start: int = 1
 ) -> None:
     """Remember these lines, one memory each, in this order."""
@@ -81,23 +79,23 @@ def keys(page: Page) -> list[str]:
 
 
 @pytest.mark.parametrize("mode", [Mode.WORDS, Mode.HYBRID])
-def test_the_answer_to_a_question_is_found_by_the_questions_words(library, mode):
-    tell(library, *TALK)
+def test_answer_beside_a_question_is_found_by_the_question_s_words(library, mode):
+    remember(library, *TALK)
     assert "harbour_2" in keys(ask(library, "new lamp of the lighthouse", mode=mode))[:2]
     assert "harbour_4" in keys(ask(library, "who carried it up the stairs", mode=mode))[:2]
 
 
-def test_what_stands_far_away_or_in_another_session_has_no_share(library):
-    tell(library, *TALK)
-    tell(library, "Bo: It came on Tuesday, too.", session="elsewhere")
+def test_distant_memory_or_other_session_gets_no_boost(library):
+    remember(library, *TALK)
+    remember(library, "Bo: It came on Tuesday, too.", session="elsewhere")
     found = keys(ask(library, "new lamp of the lighthouse"))
     assert "harbour_2" in found
     assert "elsewhere_1" not in found
     assert "harbour_6" not in found
 
 
-def test_the_share_is_told_in_the_explanation_and_in_the_reason(library):
-    tell(library, *TALK)
+def test_neighbor_boost_is_in_the_explanation_and_the_reason(library):
+    remember(library, *TALK)
     page = ask(library, "new lamp of the lighthouse", explain=True)
     first, second = page.hits[:2]
     assert dict(first.evidence)["words"] > 0
@@ -105,15 +103,15 @@ def test_the_share_is_told_in_the_explanation_and_in_the_reason(library):
     assert second.why == "what stands beside it"
 
 
-def test_what_may_not_be_found_has_no_say(library):
-    tell(library, TALK[0], name=STAGED)
-    tell(library, *TALK[1:4], start=2)
+def test_hidden_memory_boosts_no_neighbor(library):
+    remember(library, TALK[0], name=STAGED)
+    remember(library, *TALK[1:4], start=2)
     assert keys(ask(library, "lighthouse lamp")) == []
     assert keys(ask(library, "lighthouse lamp", SHOWN, STAGED))[:2] == ["harbour_1", "harbour_2"]
 
 
-def test_a_memory_that_is_deleted_or_rejected_has_no_say_any_more(library):
-    tell(library, *TALK)
+def test_deleted_or_rejected_memory_boosts_no_neighbor(library):
+    remember(library, *TALK)
     verdict = MemoryVerdict((OWN, "harbour_3"), MemoryState.REJECTED, None)
     library.store.memories.decide([verdict], word, action="reject", actor="person", reason="")
     library.store.memories.delete([(OWN, "harbour_1")], actor="person")
@@ -122,8 +120,8 @@ def test_a_memory_that_is_deleted_or_rejected_has_no_say_any_more(library):
     assert keys(ask(library, "carried up the stairs")) == []
 
 
-def test_those_who_are_asked_for_alone_answer_alone(library):
-    tell(library, *TALK)
+def test_search_in_chosen_memories_returns_no_neighbor(library):
+    remember(library, *TALK)
     (source,) = sources(library)
     asked = frozenset(
         doc.id
@@ -134,16 +132,16 @@ def test_those_who_are_asked_for_alone_answer_alone(library):
     assert keys(library.search(query, sources=[source], docs=asked)) == ["harbour_1"]
 
 
-def test_a_long_memory_has_less_to_say_to_its_neighbours(library):
+def test_long_memory_boosts_its_neighbors_less(library):
     shares = []
     for number, more in enumerate(("", " and so it went on" * 100)):
-        tell(
+        remember(
             library,
             "The lighthouse needs a lamp" + more,
             "It came on Tuesday.",
             session=f"s{number}",
         )
-        tell(library, "Somebody else speaks of a lighthouse.", session=f"o{number}")
+        remember(library, "Somebody else speaks of a lighthouse.", session=f"o{number}")
         hits = ask(library, "lighthouse lamp", explain=True).hits
         shares.append(
             dict(next(hit for hit in hits if hit.path == f"s{number}_2").evidence)[
@@ -153,21 +151,21 @@ def test_a_long_memory_has_less_to_say_to_its_neighbours(library):
     assert 0 < shares[1] < shares[0] / 2
 
 
-def test_of_two_who_say_the_same_the_one_comes_first_whom_the_query_names(library):
-    tell(library, "Ines: The crane was painted in spring.", session="a")
-    tell(library, "Bo: The crane was painted in spring.", session="b")
+def test_speaker_named_in_the_query_comes_first(library):
+    remember(library, "Ines: The crane was painted in spring.", session="a")
+    remember(library, "Bo: The crane was painted in spring.", session="b")
     assert keys(ask(library, "what did Bo say of the crane that was painted")) == ["b_1", "a_1"]
     assert keys(ask(library, "what did Ines say of the crane that was painted")) == ["a_1", "b_1"]
 
 
-def test_a_query_of_many_words_or_of_none_that_is_known_is_answered_too(library):
-    tell(library, *TALK)
+def test_query_of_many_or_only_unknown_words_is_answered(library):
+    remember(library, *TALK)
     assert keys(ask(library, " ".join(TALK)))
     assert keys(ask(library, "zxqv blorf")) == []
 
 
-def test_the_same_question_has_the_same_answer_and_relevance_falls(library):
-    tell(library, *TALK)
+def test_repeated_query_has_the_same_answer_with_falling_relevance(library):
+    remember(library, *TALK)
     for mode in (Mode.WORDS, Mode.HYBRID):
         page = ask(library, "lamp on the ferry", mode=mode)
         assert page == ask(library, "lamp on the ferry", mode=mode)
@@ -178,11 +176,11 @@ def test_the_same_question_has_the_same_answer_and_relevance_falls(library):
         )
 
 
-def test_memories_are_asked_with_weights_of_their_own():
-    for one in QueryClass:
-        weights = weights_of((one,), Corpus.MEMORIES)
+def test_memories_have_weights_of_their_own():
+    for query_class in QueryClass:
+        weights = weights_of((query_class,), Corpus.MEMORIES)
         assert (weights.path, weights.stem, weights.coherence) == (0, 0, 0)
-        assert weights.coverage > WEIGHTS[one].coverage
+        assert weights.coverage > WEIGHTS[query_class].coverage
     assert "her" not in parse("what did she paint for her sister", corpus=Corpus.MEMORIES).weights
     assert "her" in parse("what did she paint for her sister").weights
     assert MEMORIES == Corpus.MEMORIES

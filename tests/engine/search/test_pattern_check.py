@@ -1,4 +1,4 @@
-"""Expressions that are refused before they are compiled, and those that are not."""
+"""Regular expressions that are refused or accepted before they are compiled."""
 
 import subprocess
 import sys
@@ -61,14 +61,14 @@ def work():
 thread = threading.Thread(target=work)
 thread.start()
 thread.join()
-# Not ru_maxrss: that one starts with the peak of whoever started the process.
+# Not ru_maxrss: that one starts with the peak of the parent process.
 peak = next(line for line in open("/proc/self/status") if line.startswith("VmHWM"))
 print("done", int(peak.split()[1]) // 1024)
 """
 
 
 @pytest.mark.parametrize("expression", ORDINARY)
-def test_an_ordinary_expression_is_taken(expression):
+def test_ordinary_expression_is_accepted(expression):
     import regex
 
     assert rejection_reason(expression) == ""
@@ -76,12 +76,12 @@ def test_an_ordinary_expression_is_taken(expression):
 
 
 @pytest.mark.parametrize("expression", BOMBS)
-def test_a_bomb_is_refused_with_a_reason(expression):
+def test_exploding_expression_is_refused_with_a_reason(expression):
     assert rejection_reason(expression)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of Linux")
-def test_the_largest_that_are_taken_compile_in_little_memory_and_on_a_small_stack():
+def test_largest_accepted_expressions_compile_in_little_memory_and_stack():
     worst = [
         "a{9990}",
         "(?:a|bc){1600}",
@@ -127,7 +127,7 @@ pieces = st.sampled_from(
 
 
 @given(st.lists(pieces | st.characters(), max_size=30).map("".join))
-def test_the_scan_ends_for_any_text_and_a_bomb_outside_of_sets_is_found_behind_it(text):
+def test_check_ends_for_any_text_and_finds_a_bomb_behind_it(text):
     assert isinstance(rejection_reason(text), str)
     if not set(text) & set("[\\"):
         assert rejection_reason(text + "(?:a{9999}){9999}")

@@ -51,38 +51,38 @@ QUERIES: dict[QueryClass, tuple[str, ...]] = {
 
 @pytest.mark.parametrize(
     ("wanted", "text"),
-    [(one, text) for one, texts in QUERIES.items() for text in texts],
-    ids=lambda one: one[:30],
+    [(query_class, text) for query_class, texts in QUERIES.items() for text in texts],
+    ids=lambda value: value[:30],
 )
-def test_a_class_is_recognised(wanted: QueryClass, text: str):
+def test_query_class_is_recognised(wanted: QueryClass, text: str):
     assert wanted in parse(text).classes
 
 
-def test_code_is_a_snippet_and_nothing_else_whatever_stands_in_it():
+def test_query_marked_as_code_is_a_snippet_only():
     for code in ("def take(self):\n    return 1", 'raise ValueError("no such user")', "src/app.py"):
         assert parse(code, code=True).classes == (QueryClass.SNIPPET,)
 
 
-def test_every_class_has_queries_here():
+def test_every_query_class_has_sample_queries():
     assert {*QUERIES, QueryClass.SNIPPET} == set(QueryClass) == set(WEIGHTS)
 
 
-def test_a_name_is_no_question_however_it_ends():
+def test_name_that_ends_like_a_question_is_no_question():
     assert parse("empty?").classes == (QueryClass.SYMBOL,)
 
 
-def test_how_something_does_it_is_a_topic_and_how_does_it_is_a_question():
+def test_how_x_works_is_a_topic_and_how_does_x_work_a_question():
     assert parse("How the server handles requests and how it does so in order").classes == (
         QueryClass.PHRASE,
     )
     assert parse("How does the server handle requests").classes == (QueryClass.QUESTION,)
 
 
-def test_an_error_is_no_question_although_it_asks():
+def test_error_text_with_a_question_mark_is_no_question():
     assert QueryClass.QUESTION not in parse("error: did you mean x?").classes
 
 
-def test_a_query_may_be_of_several_classes():
+def test_query_can_be_of_several_classes():
     assert set(parse("how are the tests of the architecture organised?").classes) == {
         QueryClass.ARCHITECTURE,
         QueryClass.TESTS,
@@ -90,7 +90,7 @@ def test_a_query_may_be_of_several_classes():
     }
 
 
-def test_a_mixed_query_weighs_what_its_classes_weigh_on_average():
+def test_weights_of_a_mixed_query_are_the_mean_of_its_classes():
     one, two = WEIGHTS[QueryClass.QUOTED], WEIGHTS[QueryClass.ARCHITECTURE]
     mixed = weights_of((QueryClass.QUOTED, QueryClass.ARCHITECTURE))
     assert astuple(mixed) == pytest.approx(
@@ -98,20 +98,20 @@ def test_a_mixed_query_weighs_what_its_classes_weigh_on_average():
     )
 
 
-@pytest.mark.parametrize("one", list(QueryClass))
-def test_a_pure_query_has_the_weights_of_its_class(one: QueryClass):
-    assert weights_of((one,)) == WEIGHTS[one]
+@pytest.mark.parametrize("query_class", list(QueryClass))
+def test_query_of_one_class_has_the_weights_of_that_class(query_class: QueryClass):
+    assert weights_of((query_class,)) == WEIGHTS[query_class]
 
 
-def test_no_weight_is_negative_and_a_repeat_never_gains():
+def test_weights_are_never_negative_and_repeats_never_gain():
     for weights in WEIGHTS.values():
         assert min(astuple(weights)) >= 0
         assert 0 < weights.repeat <= 1
 
 
 def test_in_documents_a_files_name_and_its_length_count_less_than_in_code():
-    for one in QueryClass:
-        code, documents = weights_of((one,)), weights_of((one,), Corpus.DOCUMENTS)
+    for query_class in QueryClass:
+        code, documents = weights_of((query_class,)), weights_of((query_class,), Corpus.DOCUMENTS)
         assert documents.coherence == 0
         assert documents.repeat >= code.repeat
         assert documents.path <= code.path

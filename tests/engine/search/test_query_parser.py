@@ -38,7 +38,7 @@ def test_words_about_tests_ask_for_tests():
     assert not parse("take the lease").roles
 
 
-def test_a_snippet_names_nothing():
+def test_code_snippet_has_no_names():
     parsed = parse("def take(self):\n    return self.held", code=True)
     assert parsed.names == ()
     assert not parsed.is_name
@@ -46,22 +46,22 @@ def test_a_snippet_names_nothing():
     assert "held" in parsed.weights
 
 
-def test_whatever_is_spoken_of_like_code_is_a_name():
+def test_words_marked_as_code_are_names():
     assert "drain" in parse("who calls drain() at the end").names
     assert "held" in parse("why is `held` false").names
     assert parse("how are leases taken over").names == ()
 
 
-def test_neighbouring_words_are_joined_to_names_and_stop_words_part_them():
+def test_neighbouring_words_are_joined_into_names_between_stop_words():
     joined = parse("the json array of a type adapter").joined
     assert {"jsonarray", "json_array", "typeadapter", "type_adapter"} == set(joined)
 
 
-def test_three_words_are_joined_too():
+def test_three_neighbouring_words_are_joined_into_a_name():
     assert "typeadapterfactory" in parse("type adapter factory").joined
 
 
-def test_files_are_places_with_the_line_where_there_is_one():
+def test_file_paths_are_locations_with_an_optional_line():
     cases = {
         "src/app/main.py": ("src/app/main.py", 0),
         "./src/app/main.py:12": ("src/app/main.py", 12),
@@ -76,12 +76,12 @@ def test_files_are_places_with_the_line_where_there_is_one():
     }
 
 
-def test_a_qualified_name_is_no_place():
+def test_qualified_name_is_no_location():
     assert parse("Store.apply").places == ()
     assert parse("e.g. version 3.11").places == ()
 
 
-def test_quoted_texts_and_what_an_error_says_are_phrases():
+def test_quoted_texts_and_error_messages_are_phrases():
     assert parse('where is "out of time" said').phrases == (("out", "of", "time"),)
     assert parse("“out of time”").phrases == (("out", "of", "time"),)
     assert parse("ValueError: no such user").phrases == (("no", "such", "user"),)
@@ -93,7 +93,7 @@ def test_one_word_is_no_phrase():
 
 
 @given(st.text(max_size=3_000))
-def test_any_text_is_understood_within_bounds(text: str):
+def test_any_text_is_parsed_within_bounds(text: str):
     parsed = parse(text)
     assert len(parsed.weights) <= MAX_TERMS
     assert all(weight > 0 for weight in parsed.weights.values())
@@ -126,5 +126,5 @@ HOSTILE = (
 
 @pytest.mark.timeout(10)
 @pytest.mark.parametrize("piece", HOSTILE)
-def test_no_query_takes_long_to_understand(piece: str):
+def test_repetitive_query_is_parsed_quickly(piece: str):
     parse((piece * 20_000)[:20_000])

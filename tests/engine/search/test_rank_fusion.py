@@ -19,12 +19,13 @@ def make_candidate(number: int, *, words: float = 0.0, near: float = 0.0) -> Can
 
 def order(candidates: list[Candidate], weight: float = 1.0) -> list[int]:
     by_words = sorted(
-        (candidate for candidate in candidates if candidate.words), key=lambda one: -one.words
+        (candidate for candidate in candidates if candidate.words),
+        key=lambda candidate: -candidate.words,
     )
-    return [one.place.doc.id for one in fuse(by_words, candidates, weight, {})]
+    return [candidate.place.doc.id for candidate in fuse(by_words, candidates, weight, {})]
 
 
-def test_what_is_second_in_both_orders_comes_before_what_is_first_in_one_only():
+def test_second_in_both_rankings_comes_before_first_in_one():
     assert (
         order(
             [
@@ -37,34 +38,34 @@ def test_what_is_second_in_both_orders_comes_before_what_is_first_in_one_only():
     )
 
 
-def test_the_score_is_the_sum_of_reciprocal_ranks_and_1_for_the_first_in_both():
+def test_fused_score_is_the_sum_of_reciprocal_ranks():
     both, worded = make_candidate(1, words=1.0, near=0.9), make_candidate(2, words=0.5)
     fuse([both, worded], [both, worded], 1.0, {})
     assert both.score == pytest.approx(1.0)
     assert worded.score == pytest.approx((K + 1) / 2 / (K + 2))
 
 
-def test_the_weight_scales_the_order_by_meaning():
+def test_weight_scales_the_ranking_by_meaning():
     candidates = [make_candidate(1, words=1.0, near=0.3), make_candidate(2, words=0.9, near=0.5)]
     assert order(candidates, 0.5) == [1, 2]
     assert order(candidates, 2.0) == [2, 1]
 
 
-def test_what_is_hardly_near_has_no_place_by_meaning():
+def test_distant_candidate_has_no_rank_by_meaning():
     candidates = [make_candidate(1, words=1.0, near=0.1), make_candidate(2, words=0.5, near=0.2)]
     assert order(candidates) == [1, 2]
     assert [candidate.ranks[1] for candidate in candidates if candidate.ranks] == [0.0, 0.0]
 
 
-def test_equal_scores_fall_by_path_whatever_order_they_come_in():
+def test_equal_fused_scores_are_ordered_by_path():
     candidates = [make_candidate(number, near=0.5) for number in range(1, 6)]
     assert order(candidates) == order(candidates[::-1])
 
 
 def test_a_fused_candidate_is_explained_by_its_ranks():
-    one = make_candidate(1, words=1.0, near=0.9)
-    fuse([one], [one], 1.0, {})
-    assert explain(one, parse("anything at all")) == (
+    candidate = make_candidate(1, words=1.0, near=0.9)
+    fuse([candidate], [candidate], 1.0, {})
+    assert explain(candidate, parse("anything at all")) == (
         ("rank by words", 0.5),
         ("rank by meaning", 0.5),
     )

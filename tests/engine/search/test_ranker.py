@@ -42,7 +42,7 @@ def test_a_definition_comes_before_a_better_word_match():
     assert found == ["b.py", "a.py"]
 
 
-def test_the_code_comes_before_its_test():
+def test_code_comes_before_its_test():
     assert (
         order(
             [make_candidate("tests/test_x.py", words=0.6), make_candidate("src/y.py", words=0.5)],
@@ -68,7 +68,7 @@ def test_a_file_named_like_the_question_is_preferred():
     assert order(candidates, "where is the lease")[0] == "src/lease.py"
 
 
-def test_the_whole_query_in_one_place_is_more_than_half_of_it():
+def test_chunk_with_all_query_words_comes_before_one_with_half():
     candidates = [
         make_candidate("a.py", words=0.6, covers=0.5),
         make_candidate("b.py", words=0.5, covers=1.0),
@@ -76,7 +76,7 @@ def test_the_whole_query_in_one_place_is_more_than_half_of_it():
     assert order(candidates, "some thing else")[0] == "b.py"
 
 
-def test_a_place_that_the_query_names_comes_before_everything():
+def test_location_named_in_the_query_comes_first():
     candidates = [
         make_candidate("a.py", words=1.0, covers=1.0),
         make_candidate("b.py", words=0.0, located=1.0),
@@ -84,7 +84,7 @@ def test_a_place_that_the_query_names_comes_before_everything():
     assert order(candidates, "what fails in b.py:3")[0] == "b.py"
 
 
-def test_a_program_begins_where_it_is_asked_how_its_parts_play_together():
+def test_architecture_query_prefers_entry_points():
     for query, first in (("architecture", "lib/main.py"), ("something about it", "lib/store.py")):
         candidates = [
             make_candidate("lib/store.py", words=0.52),
@@ -93,7 +93,7 @@ def test_a_program_begins_where_it_is_asked_how_its_parts_play_together():
         assert order(candidates, query)[0] == first
 
 
-def test_the_words_of_a_message_in_their_order_come_first():
+def test_chunk_with_the_words_of_a_message_in_order_comes_first():
     said = make_candidate("b.py", words=0.3)
     candidates = [make_candidate("a.py", words=1.0), said]
     ranked = rank(
@@ -114,14 +114,14 @@ def test_phrases_are_looked_for_in_the_best_candidates_only():
     assert {place.doc.path for place in seen} == {f"{number}.py" for number in range(150, 200)}
 
 
-def test_where_there_is_no_phrase_no_text_is_read():
+def test_no_text_is_read_without_a_phrase_in_the_query():
     def never(place: ChunkLocation) -> list[str]:
         raise AssertionError(place)
 
     assert rank([make_candidate("a.py")], parse("take the lease"), never, {})
 
 
-def test_repeats_of_a_file_fall_behind_but_stay():
+def test_repeated_hits_of_a_file_fall_behind_but_stay():
     candidates = [
         make_candidate("a.py", doc=1, words=1 - n / 100, line=n * 10 + 1) for n in range(4)
     ]
@@ -131,7 +131,7 @@ def test_repeats_of_a_file_fall_behind_but_stay():
     assert found.count("a.py") == 4
 
 
-def test_for_a_question_a_file_may_answer_several_times():
+def test_question_keeps_several_hits_of_a_file_in_front():
     candidates = [
         make_candidate("a.py", doc=1, words=1 - n / 100, line=n * 10 + 1) for n in range(4)
     ]
@@ -139,31 +139,29 @@ def test_for_a_question_a_file_may_answer_several_times():
     assert order(candidates, "where is anything done?")[:4] == ["a.py"] * 4
 
 
-def test_ties_are_broken_by_path_and_line_whatever_the_input_order():
+def test_ties_are_broken_by_path_and_line():
     make = [("b.py", 1), ("a.py", 30), ("a.py", 3)]
     for some in (make, make[::-1]):
         candidates = [
             make_candidate(path, doc=ord(path[0]) + 20_000, line=line) for path, line in some
         ]
         ranked = rank(candidates, parse("zzz"), no_words, {})
-        assert [(one.place.doc.path, one.place.chunk.start_line) for one in ranked] == [
-            ("a.py", 3),
-            ("b.py", 1),
-            ("a.py", 30),
-        ]
+        assert [
+            (candidate.place.doc.path, candidate.place.chunk.start_line) for candidate in ranked
+        ] == [("a.py", 3), ("b.py", 1), ("a.py", 30)]
 
 
-def test_of_equal_hits_that_comes_first_which_a_later_commit_changed():
+def test_equal_hits_are_ordered_by_the_latest_commit():
     candidates = [
         make_candidate("a.py", mtime_ns=5 * DAY_NS),
         make_candidate("n.py"),
         make_candidate("z.py"),
     ]
     ranked = rank(candidates, parse("anything else"), no_words, {"z.py": 0, "n.py": 1})
-    assert [one.place.doc.path for one in ranked] == ["z.py", "n.py", "a.py"]
+    assert [candidate.place.doc.path for candidate in ranked] == ["z.py", "n.py", "a.py"]
 
 
-def test_of_equal_hits_that_comes_first_which_was_changed_on_a_later_day():
+def test_equal_hits_are_ordered_by_the_latest_day_of_change():
     old, new = (
         make_candidate("a.py", mtime_ns=3 * DAY_NS),
         make_candidate("z.py", mtime_ns=5 * DAY_NS),
@@ -171,7 +169,7 @@ def test_of_equal_hits_that_comes_first_which_was_changed_on_a_later_day():
     assert order([old, new], "anything else") == ["z.py", "a.py"]
 
 
-def test_of_equal_hits_of_one_day_the_path_decides():
+def test_equal_hits_of_one_day_are_ordered_by_path():
     early, late = (
         make_candidate("z.py", mtime_ns=5 * DAY_NS + 7),
         make_candidate("a.py", mtime_ns=5 * DAY_NS),
@@ -224,7 +222,7 @@ def test_an_explanation_adds_up_to_the_score(found: list[Candidate], query: str)
 def test_ranking_keeps_every_candidate_and_orders_by_score(found: list[Candidate], query: str):
     ranked = rank(found, parse(query), no_words, {})
     assert sorted(map(id, ranked)) == sorted(map(id, found))
-    scores = [round(one.score, 4) for one in ranked]
+    scores = [round(candidate.score, 4) for candidate in ranked]
     assert scores == sorted(scores, reverse=True)
 
 
@@ -239,11 +237,11 @@ def test_ranking_keeps_every_candidate_and_orders_by_score(found: list[Candidate
         ({}, "words"),
     ],
 )
-def test_why_is_the_strongest_evidence_in_a_phrase(evidence: dict[str, float], phrase: str):
+def test_reason_names_the_strongest_evidence(evidence: dict[str, float], phrase: str):
     assert why(make_candidate("a.py", **evidence), parse("anything else")) == phrase  # type: ignore[arg-type]
 
 
-def test_the_parts_of_a_chunk_that_stands_for_its_file_are_its_score():
+def test_explanation_of_a_chunk_that_stands_for_its_file_adds_up():
     candidates = [
         make_candidate("a.py", words=0.4, doc=1),
         make_candidate("a.py", words=0.5, doc=1, line=9),
@@ -269,7 +267,7 @@ def test_the_parts_of_a_chunk_that_stands_for_its_file_are_its_score():
         'tests of "take the lease"',
     ],
 )
-def test_a_name_or_a_place_or_a_quote_is_not_outdone_by_what_a_chunk_is_called(query: str):
+def test_chunk_name_never_outranks_a_queried_location_name_or_quote(query: str):
     candidates = [
         make_candidate("a.py", words=0.4, doc=1),
         make_candidate("a.py", words=0.5, doc=1, line=9),
@@ -301,15 +299,15 @@ def test_a_name_or_a_place_or_a_quote_is_not_outdone_by_what_a_chunk_is_called(q
 )
 def test_each_evidence_adds_what_its_weight_says(evidence: dict[str, float], worth: float):
     parsed = parse("anything else")
-    (one,) = rank([make_candidate("src/a.py", words=0.5, **evidence)], parsed, no_words, {})
+    (candidate,) = rank([make_candidate("src/a.py", words=0.5, **evidence)], parsed, no_words, {})
     # The only file is the one that holds together best
-    assert one.coherence == 1
-    assert one.score == pytest.approx(0.5 + worth + PHRASE.coherence)
+    assert candidate.coherence == 1
+    assert candidate.score == pytest.approx(0.5 + worth + PHRASE.coherence)
     (low,) = rank([make_candidate("tests/test_a.py", words=0.5, **evidence)], parsed, no_words, {})
     assert low.score == pytest.approx(low.role * (0.5 + worth + PHRASE.coherence)) and low.role < 1
 
 
-def test_the_name_of_a_file_and_a_phrase_add_what_their_weights_say():
+def test_file_name_and_phrase_add_what_their_weights_say():
     question = WEIGHTS[QueryClass.QUESTION]
     (named,) = rank([make_candidate("src/lease.py")], parse("where is the lease"), no_words, {})
     assert named.path == named.stem == 1
@@ -325,7 +323,7 @@ def test_the_name_of_a_file_and_a_phrase_add_what_their_weights_say():
     assert entry.score == pytest.approx(0.5 + architecture.entry + architecture.coherence)
 
 
-def test_the_chunks_of_a_file_support_its_best_one_and_count_less_each():
+def test_chunks_of_a_file_support_its_best_chunk_with_falling_weight():
     chunks = [make_candidate("a.py", doc=7, words=words, line=9) for words in (0.9, 0.6, 0.3)]
     first, second, third = rank(chunks, parse("anything else"), no_words, {})
     assert [first.repeat, second.repeat, third.repeat] == pytest.approx(
@@ -338,13 +336,24 @@ def test_the_chunks_of_a_file_support_its_best_one_and_count_less_each():
     )
 
 
-def test_an_explanation_has_a_line_for_all_that_counts_with_four_digits():
-    one = make_candidate("tests/test_a.py", words=0.123456, meaning=0.234567)
-    one.beside, one.speaks, one.within, one.coherence = 0.345678, 0.2, -0.012345, 0.5
-    one.covers, one.joins, one.located, one.entry, one.phrase = 0.5, 0.25, 1.0, 1.0, 1.0
-    one.path, one.stem, one.defines = 1.0, 1.0, 0.6
-    one.role, one.repeat, one.fresh = 0.4, 0.123456, 0.234567
-    assert explain(one, parse("anything else")) == (
+def test_explanation_lists_every_counting_feature_with_four_digits():
+    candidate = make_candidate("tests/test_a.py", words=0.123456, meaning=0.234567)
+    candidate.beside, candidate.speaks, candidate.within, candidate.coherence = (
+        0.345678,
+        0.2,
+        -0.012345,
+        0.5,
+    )
+    candidate.covers, candidate.joins, candidate.located, candidate.entry, candidate.phrase = (
+        0.5,
+        0.25,
+        1.0,
+        1.0,
+        1.0,
+    )
+    candidate.path, candidate.stem, candidate.defines = 1.0, 1.0, 0.6
+    candidate.role, candidate.repeat, candidate.fresh = 0.4, 0.123456, 0.234567
+    assert explain(candidate, parse("anything else")) == (
         ("words", 0.1235),
         ("what stands beside it", 0.3457),
         ("speaker", 0.2),
@@ -363,16 +372,19 @@ def test_an_explanation_has_a_line_for_all_that_counts_with_four_digits():
     )
 
 
-def test_an_explanation_leaves_out_what_counts_for_nothing():
+def test_explanation_leaves_out_features_that_count_for_nothing():
     assert explain(make_candidate("src/a.py", words=0.5), parse("x y")) == (("words", 0.5),)
 
 
-def test_where_ranks_are_fused_an_explanation_has_their_shares():
-    one = make_candidate("src/a.py", words=0.9)
-    one.ranks = (0.123456, 0.654321)
-    assert explain(one, parse("x y")) == (("rank by words", 0.1235), ("rank by meaning", 0.6543))
-    one.ranks = (0.5, 0.0)
-    assert explain(one, parse("x y")) == (("rank by words", 0.5),)
+def test_explanation_of_fused_ranks_has_the_share_of_each():
+    candidate = make_candidate("src/a.py", words=0.9)
+    candidate.ranks = (0.123456, 0.654321)
+    assert explain(candidate, parse("x y")) == (
+        ("rank by words", 0.1235),
+        ("rank by meaning", 0.6543),
+    )
+    candidate.ranks = (0.5, 0.0)
+    assert explain(candidate, parse("x y")) == (("rank by words", 0.5),)
 
 
 @pytest.mark.parametrize(
@@ -391,12 +403,12 @@ def test_where_ranks_are_fused_an_explanation_has_their_shares():
         ({"meaning": 0.4}, "words"),
     ],
 )
-def test_why_is_what_outweighs_the_rest(evidence: dict[str, float], phrase: str):
+def test_reason_names_evidence_that_outweighs_the_rest(evidence: dict[str, float], phrase: str):
     assert why(make_candidate("a.py", words=0.5, **evidence), parse("anything else")) == phrase
 
 
 @pytest.mark.parametrize(("more", "first"), [(0.00003, "a.py"), (0.0002, "b.py")])
-def test_what_differs_by_less_than_a_tenthousandth_is_equal(more: float, first: str):
+def test_scores_closer_than_a_ten_thousandth_are_equal(more: float, first: str):
     candidates = [make_candidate("b.py", words=0.5 + more), make_candidate("a.py", words=0.5)]
     assert order(candidates, "anything else")[0] == first
 

@@ -12,7 +12,7 @@ from cortex.engine.store import SearchFilter, Store
 
 
 def make_function(name: str, lines: int) -> str:
-    """Long enough to be a chunk of its own."""
+    """A function long enough to be a chunk of its own."""
     body = "".join(
         f"    value_{name}_{number} = {number} + compute(1)\n" for number in range(lines - 2)
     )
@@ -61,9 +61,9 @@ def find(store: tuple[Store, int]) -> Find:
 
 def located(found: list[Candidate]) -> dict[tuple[str, int], float]:
     return {
-        (one.place.doc.path, one.place.chunk.start_line): one.located
-        for one in found
-        if one.located
+        (candidate.place.doc.path, candidate.place.chunk.start_line): candidate.located
+        for candidate in found
+        if candidate.located
     }
 
 
@@ -75,11 +75,11 @@ def test_a_path_with_a_line_finds_the_chunk_at_that_line(find: Find):
     assert located(find("src/app/main.py:66")) == {("src/app/main.py", 61): 1.0}
 
 
-def test_a_line_that_is_not_there_finds_the_file_still(find: Find):
+def test_path_with_an_unknown_line_still_finds_the_file(find: Find):
     assert located(find("src/app/main.py:600")) == {("src/app/main.py", 1): 0.8}
 
 
-def test_the_end_of_a_path_finds_every_file_that_ends_so(find: Find):
+def test_end_of_a_path_finds_every_file_with_that_end(find: Find):
     assert {path for path, _ in located(find("app/main.py"))} == {
         "src/app/main.py",
         "tests/app/main.py",
@@ -92,16 +92,16 @@ def test_the_absolute_path_of_a_stack_trace_finds_its_file(find: Find):
     assert located(find(trace)) == {("src/app/main.py", 61): 1.0}
 
 
-def test_a_path_of_windows_finds_its_file(find: Find):
+def test_windows_path_finds_its_file(find: Find):
     assert located(find("src\\app\\main.py:66")) == {("src/app/main.py", 61): 1.0}
     assert located(find("C:\\me\\project\\src\\app\\main.py:66")) == {("src/app/main.py", 61): 1.0}
 
 
-def test_neighbouring_words_find_the_name_that_they_make(find: Find):
+def test_neighbouring_words_find_the_name_joined_from_them(find: Find):
     joined = {
-        one.place.doc.path: (one.named, one.joins)
-        for one in find("size of a json array")
-        if one.joins
+        candidate.place.doc.path: (candidate.named, candidate.joins)
+        for candidate in find("size of a json array")
+        if candidate.joins
     }
     assert joined == {
         "src/json/JsonArray.java": ("JsonArray", 1.0),
@@ -109,20 +109,22 @@ def test_neighbouring_words_find_the_name_that_they_make(find: Find):
     }
 
 
-def test_an_unknown_name_finds_names_that_begin_so_the_most_used_first(find: Find):
-    defined = {one.named: one.defines for one in find("parse") if one.defines}
+def test_unknown_name_finds_names_with_that_prefix_most_used_first(find: Find):
+    defined = {
+        candidate.named: candidate.defines for candidate in find("parse") if candidate.defines
+    }
     assert set(defined) == {"parse_config", "parse_every"}
     assert defined["parse_config"] > defined["parse_every"]  # although the other one is shorter
     assert max(defined.values()) < 0.5
-    assert find("par") and not [one for one in find("pa") if one.defines]
+    assert find("par") and not [candidate for candidate in find("pa") if candidate.defines]
 
 
-def test_a_known_name_finds_no_names_that_only_begin_so(find: Find):
-    assert {one.named for one in find("first") if one.defines} == {"first"}
+def test_known_name_finds_no_longer_names(find: Find):
+    assert {candidate.named for candidate in find("first") if candidate.defines} == {"first"}
 
 
-def test_a_name_is_found_whole_or_in_parts_with_how_much_it_covers(find: Find):
-    found = {one.place.doc.path: one.covers for one in find("parse config")}
+def test_name_is_found_whole_or_in_parts_with_its_coverage(find: Find):
+    found = {candidate.place.doc.path: candidate.covers for candidate in find("parse config")}
     assert found["lib/parser.py"] == pytest.approx(1.0, abs=1e-4)
     assert all(0 <= covers < 1.0001 for covers in found.values())
 
@@ -138,41 +140,43 @@ QUERIES = {
 
 
 @pytest.mark.parametrize("query", QUERIES.values(), ids=QUERIES)
-def test_every_way_in_keeps_to_the_extensions(find: Find, query: str):
-    assert {one.place.doc.path for one in find(query, extensions=("md",))} <= {"docs/json.md"}
+def test_every_retriever_keeps_to_the_extensions(find: Find, query: str):
+    assert {candidate.place.doc.path for candidate in find(query, extensions=("md",))} <= {
+        "docs/json.md"
+    }
 
 
 @pytest.mark.parametrize("query", QUERIES.values(), ids=QUERIES)
-def test_every_way_in_keeps_to_the_languages(find: Find, query: str):
+def test_every_retriever_keeps_to_the_languages(find: Find, query: str):
     found = find(query, languages=("java",))
-    assert {one.place.doc.language for one in found} <= {"java"}
+    assert {candidate.place.doc.language for candidate in found} <= {"java"}
 
 
 @pytest.mark.parametrize("query", QUERIES.values(), ids=QUERIES)
-def test_every_way_in_keeps_to_the_folder(find: Find, store: tuple[Store, int], query: str):
+def test_every_retriever_keeps_to_the_folder(find: Find, store: tuple[Store, int], query: str):
     opened, source = store
     with opened.reading():
         docs = frozenset(doc.id for doc in opened.content.docs(source, "lib"))
-    assert {one.place.doc.path for one in find(query, docs=docs)} <= {
+    assert {candidate.place.doc.path for candidate in find(query, docs=docs)} <= {
         "lib/parser.py",
         "lib/every.py",
         "lib/user.py",
     }
 
 
-def test_each_way_in_finds_something_here(find: Find):
+def test_every_retriever_finds_something_in_the_sample(find: Find):
     ways = {
-        "words": lambda one: one.words,
-        "definition": lambda one: one.defines,
-        "beginning": lambda one: one.defines,
-        "joined": lambda one: one.joins,
-        "place": lambda one: one.located,
-        "trace": lambda one: one.located,
+        "words": lambda candidate: candidate.words,
+        "definition": lambda candidate: candidate.defines,
+        "beginning": lambda candidate: candidate.defines,
+        "joined": lambda candidate: candidate.joins,
+        "place": lambda candidate: candidate.located,
+        "trace": lambda candidate: candidate.located,
     }
     assert [name for name, query in QUERIES.items() if not any(map(ways[name], find(query)))] == []
 
 
-def test_without_a_word_index_names_and_places_are_found(store: tuple[Store, int]):
+def test_names_and_locations_are_found_without_a_lexical_index(store: tuple[Store, int]):
     opened, source = store
     assert weigh_words(None, parse("first")) == {}
     for way in ("definition", "beginning", "joined", "place"):
@@ -185,15 +189,13 @@ def test_a_rare_word_is_worth_more_than_a_common_one(store: tuple[Store, int]):
     assert masses["tested"] > masses["return"] > 0
 
 
-def test_words_that_are_worth_nothing_when_rounded_still_find_their_places(
-    store: tuple[Store, int],
-):
-    """As one is that stands in every row of twenty thousand."""
+def test_words_with_a_weight_rounded_to_zero_still_find_their_chunks(store: tuple[Store, int]):
+    """The weight is that of a word in every row of twenty thousand."""
     opened, source = store
     words, parsed = opened.indexes.words(), replace(parse("json"), weights={"json": 1e-9})
     with opened.reading():
         found = find_by_words(
             opened, words, SearchFilter((source,)), parsed, weigh_words(words, parsed)
         )
-    assert "docs/json.md" in {one.place.doc.path for one in found.values()}
-    assert not any(one.words for one in found.values())
+    assert "docs/json.md" in {candidate.place.doc.path for candidate in found.values()}
+    assert not any(candidate.words for candidate in found.values())

@@ -49,7 +49,7 @@ def test_any_spelling_of_a_name_finds_it(engine: Engine):
         assert paths(engine, spelling)[0] == "src/util/colour.ts"
 
 
-def test_tests_come_behind_unless_they_are_asked_for(engine: Engine):
+def test_tests_come_after_code_unless_asked_for(engine: Engine):
     found = paths(engine, "take the lease")
     assert found.index("src/lease.py") < found.index("tests/test_lease.py")
     assert paths(engine, "tests of taking the lease")[0] == "tests/test_lease.py"
@@ -63,7 +63,7 @@ def test_filters_narrow_the_candidates(engine: Engine):
     assert set(paths(engine, "lease", path="src")) == {"src/lease.py", "src/engine.py"}
 
 
-def test_filters_narrow_by_meaning_too(engine: Engine):
+def test_filters_narrow_semantic_candidates(engine: Engine):
     hits = engine.search(Query("lease", mode=Mode.MEANING, extensions=("md",))).hits
     assert {hit.path for hit in hits} == {"docs/lease.md"}
 
@@ -72,7 +72,7 @@ def test_a_language_without_spaces_is_found(engine: Engine):
     assert paths(engine, "検索")[0] == "src/notes_cjk.py"
 
 
-def test_relevance_falls_with_the_rank_and_is_a_share(engine: Engine):
+def test_relevance_falls_with_the_rank_and_is_between_zero_and_one(engine: Engine):
     for mode in (Mode.WORDS, Mode.HYBRID, Mode.MEANING):
         relevances = [
             hit.relevance for hit in engine.search(Query("who may take the lease", mode=mode)).hits
@@ -81,9 +81,7 @@ def test_relevance_falls_with_the_rank_and_is_a_share(engine: Engine):
         assert all(0 <= relevance <= 1 for relevance in relevances)
 
 
-def test_by_meaning_what_is_near_is_found_although_it_shares_no_word_and_what_is_far_is_not(
-    tmp_path: Path,
-):
+def test_semantic_search_finds_near_chunks_without_a_shared_word(tmp_path: Path):
     files = {
         "session.py": "def login(username, password):\n    return check_hash(password, load_user(username))\n",
         "chart.py": "def draw_axis(canvas, ticks):\n    for tick in ticks:\n        canvas.line(tick)\n",
@@ -102,22 +100,20 @@ def test_by_meaning_what_is_near_is_found_although_it_shares_no_word_and_what_is
 
 
 @pytest.mark.parametrize("name", ["Lease", "mixCol"])
-def test_a_name_or_its_beginning_is_answered_by_definitions_and_not_by_what_is_near(
-    engine: Engine, name: str
-):
+def test_name_or_its_prefix_is_answered_by_definitions(engine: Engine, name: str):
     hits = engine.search(Query(name, mode=Mode.HYBRID, explain=True)).hits
     assert hits[0].why.startswith("defines ")
     assert not any("meaning" in dict(hit.evidence) for hit in hits)
 
 
-def test_the_threshold_leaves_out_what_is_below_it(engine: Engine):
+def test_hits_below_the_threshold_are_left_out(engine: Engine):
     every = engine.search(Query("take the lease", mode=Mode.WORDS)).hits
     cut = sorted(hit.relevance for hit in every)[len(every) // 2]
     page = engine.search(Query("take the lease", mode=Mode.WORDS, threshold=cut))
     assert page.total == len([hit for hit in every if hit.relevance >= cut])
 
 
-def test_pages_follow_each_other_without_a_gap(engine: Engine):
+def test_search_pages_have_no_gap(engine: Engine):
     every = engine.search(Query("lease take write", mode=Mode.WORDS)).hits
     pages = [
         engine.search(Query("lease take write", mode=Mode.WORDS, limit=2, offset=at)).hits
@@ -126,33 +122,31 @@ def test_pages_follow_each_other_without_a_gap(engine: Engine):
     assert [hit for page in pages for hit in page] == list(every)
 
 
-def test_text_stops_where_no_more_can_be_shown(engine: Engine):
+def test_hits_carry_text_up_to_the_character_limit(engine: Engine):
     hits = engine.search(Query("lease take", mode=Mode.WORDS, characters=10)).hits
     assert hits[0].text
     assert not hits[-1].text
 
 
-def test_the_same_question_gives_the_same_bytes(engine: Engine):
+def test_repeated_query_gives_the_same_bytes(engine: Engine):
     query = Query("take the lease and write", mode=Mode.HYBRID)
     assert engine.search(query).hits == engine.search(query).hits
 
 
-def test_nothing_in_common_gives_nothing(engine: Engine):
+def test_query_with_no_known_word_finds_nothing(engine: Engine):
     assert engine.search(Query("zzzqqq", mode=Mode.WORDS)).hits == ()
 
 
 @pytest.mark.parametrize(
     ("text", "code"), [("", "QUERY_EMPTY"), (" \n", "QUERY_EMPTY"), ("x" * 30_000, "QUERY_INVALID")]
 )
-def test_what_is_no_question_is_refused(engine: Engine, text: str, code: str):
+def test_empty_or_oversized_query_is_refused(engine: Engine, text: str, code: str):
     with pytest.raises(CortexError) as caught:
         engine.search(Query(text))
     assert caught.value.code == code
 
 
-def test_of_two_equal_files_in_a_fresh_clone_the_one_that_was_committed_last_comes_first(
-    tmp_path: Path,
-):
+def test_last_committed_of_two_equal_files_in_a_clone_comes_first(tmp_path: Path):
     first, root = tmp_path / "first", tmp_path / "clone"
     first.mkdir()
     run = partial(subprocess.run, check=True, capture_output=True)
@@ -171,7 +165,7 @@ def test_of_two_equal_files_in_a_fresh_clone_the_one_that_was_committed_last_com
         assert paths(opened, "mix_colours") == ["a/two.py", "m/one.py"]
 
 
-def test_a_name_may_begin_like_the_title_of_a_test(tmp_path: Path):
+def test_prefix_of_a_long_test_title_finds_its_file(tmp_path: Path):
     title = (
         "generates a clause for each primary key of every schema that was loaded before the query"
     )
@@ -185,7 +179,7 @@ def test_a_name_may_begin_like_the_title_of_a_test(tmp_path: Path):
         assert paths(opened, "generates") == ["query_test.exs"]
 
 
-def test_a_query_of_which_the_model_knows_no_word_is_answered_by_words_and_says_so(tmp_path: Path):
+def test_query_unknown_to_the_model_is_answered_by_words_with_a_note(tmp_path: Path):
     root = tmp_path / "root"
     root.mkdir()
     (root / "menu.txt").write_text("牛肉面和白米饭\n", encoding="utf-8")
@@ -200,7 +194,7 @@ def test_a_query_of_which_the_model_knows_no_word_is_answered_by_words_and_says_
             assert "answered by words: the model knows no word of the query" in page.notes
 
 
-def test_filters_by_language_extension_and_path_narrow_what_is_found_by_meaning(engine: Engine):
+def test_language_extension_and_path_filters_narrow_semantic_hits(engine: Engine):
     def found(**more: object) -> set[str]:
         query = Query("who may take the lease", mode=Mode.MEANING, **more)  # type: ignore[arg-type]
         return {hit.path for hit in engine.search(query).hits}
@@ -214,7 +208,9 @@ def test_filters_by_language_extension_and_path_narrow_what_is_found_by_meaning(
 
 
 @pytest.mark.parametrize("mode", [Mode.HYBRID, Mode.MEANING])
-def test_without_an_embedder_meaning_is_answered_by_words_and_says_so(tmp_path: Path, mode: Mode):
+def test_semantic_query_without_an_embedder_is_answered_by_words_with_a_note(
+    tmp_path: Path, mode: Mode
+):
     root = tmp_path / "root"
     root.mkdir()
     (root / "lease.py").write_text(FILES["src/lease.py"], encoding="utf-8")

@@ -105,20 +105,20 @@ def test_each_kind_of_query_finds_its_answer_first(engine: Engine, text: str, pa
     assert first(engine, text).path == path
 
 
-def test_a_snippet_of_code_finds_what_looks_like_it(engine: Engine):
+def test_code_snippet_finds_similar_code(engine: Engine):
     assert (
         first(engine, "return cost * (1 - RATES.get(sort, 0))", code=True).path
         == "shop/discount.py"
     )
 
 
-def test_why_names_the_strongest_evidence(engine: Engine):
+def test_hit_names_its_strongest_evidence(engine: Engine):
     assert first(engine, "RefundError").why == "defines RefundError"
     assert first(engine, "web/basket.js:4").why == "named place"
     assert first(engine, "who says 'book has no id'").why == "phrase"
 
 
-def test_a_test_comes_behind_the_code_unless_it_is_asked_for(engine: Engine):
+def test_test_comes_after_the_code_unless_asked_for(engine: Engine):
     found = [hit.path for hit in ask(engine, "refund gives money back").hits]
     assert found.index("shop/orders/order.py") < found.index("tests/test_order.py")
 
@@ -126,24 +126,24 @@ def test_a_test_comes_behind_the_code_unless_it_is_asked_for(engine: Engine):
 @pytest.mark.parametrize(
     "text", [*(text for text, _ in QUERIES.values()), "order refund book request price"]
 )
-def test_the_first_hits_do_not_depend_on_how_many_are_asked_for(engine: Engine, text: str):
+def test_first_hits_do_not_depend_on_the_limit(engine: Engine, text: str):
     assert ask(engine, text, limit=3).hits == ask(engine, text, limit=50).hits[:3]
 
 
 @pytest.mark.parametrize("text", [text for text, _ in QUERIES.values()])
-def test_the_explanation_of_a_hit_is_its_score(engine: Engine, text: str):
+def test_explanation_of_a_hit_adds_up_to_its_score(engine: Engine, text: str):
     for hit in ask(engine, text, explain=True).hits:
         added = sum(value for label, value in hit.evidence if not label.startswith("x "))
         factors = [value for label, value in hit.evidence if label.startswith("x ")]
         assert added * math.prod(factors) == pytest.approx(hit.score, abs=0.0015)
 
 
-def test_without_being_asked_for_there_is_no_explanation(engine: Engine):
+def test_hits_have_no_explanation_by_default(engine: Engine):
     assert first(engine, "refund").evidence == ()
     assert first(engine, "refund", explain=True).evidence
 
 
-def test_what_is_there_is_above_the_cut_and_what_is_not_is_left_out_with_a_note(engine: Engine):
+def test_threshold_keeps_known_names_and_drops_absent_topics_with_a_note(engine: Engine):
     known = ask(engine, "RefundError", threshold=0.65)
     assert known.hits[0].path == "shop/errors.py"
     absent = ask(
@@ -159,11 +159,11 @@ def test_what_is_there_is_above_the_cut_and_what_is_not_is_left_out_with_a_note(
     ).hits
 
 
-def test_nothing_in_common_is_no_matter_of_the_threshold(engine: Engine):
+def test_query_without_candidates_has_no_threshold_note(engine: Engine):
     assert ask(engine, "zzzqqq", threshold=0.65).notes == ()
 
 
-def test_a_snippet_is_cut_from_the_lines_that_it_names(engine: Engine):
+def test_snippet_is_cut_from_the_lines_of_its_hit(engine: Engine):
     hit = first(engine, PYTHON_TRACE, snippets=(150,))
     lines = (FILES[hit.path]).split("\n")
     shown = [line for line in hit.text.split("\n") if not line.startswith("…")]
@@ -171,7 +171,7 @@ def test_a_snippet_is_cut_from_the_lines_that_it_names(engine: Engine):
     assert "cannot refund more than was paid" in hit.text
 
 
-def test_the_first_hits_get_the_most_text_and_the_last_none(engine: Engine):
+def test_first_hits_get_the_most_text_and_the_last_none(engine: Engine):
     hits = ask(engine, "refund order book", snippets=(200, 80, 0)).hits
     assert hits[0].text
     assert len(hits[1].text) <= 80 + 2 * 10
@@ -184,9 +184,7 @@ def test_a_short_text_is_shown_whole_without_marks(engine: Engine):
     assert hit.text.strip() == FILES["shop/errors.py"].strip()
 
 
-def test_a_definition_is_above_the_cut_although_more_places_speak_of_it_than_are_looked_at(
-    tmp_path: Path,
-):
+def test_definition_is_above_the_cut_among_many_mentions(tmp_path: Path):
     root = tmp_path / "workspace"
     # One chunk, no name
     small = "".join(f"def small_{number}():\n    return {number}\n\n\n" for number in range(5))
@@ -201,7 +199,7 @@ def test_a_definition_is_above_the_cut_although_more_places_speak_of_it_than_are
     assert (hit.path, hit.why) == ("z.py", "defines take")
 
 
-def test_of_equal_files_the_one_changed_last_comes_first(tmp_path: Path):
+def test_last_changed_of_two_equal_files_comes_first(tmp_path: Path):
     root, text = tmp_path / "workspace", "def take():\n    return 1\n"
     write(root, {"a.py": text, "b.py": text + "\n", "c.py": text + "\n\n"})
     day = 86_400

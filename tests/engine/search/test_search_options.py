@@ -1,4 +1,4 @@
-"""What a query may ask of the order: ranks fused, the weight of meaning, hits that differ."""
+"""Ranking options of a query: rank fusion, semantic weight, diversity."""
 
 from collections.abc import Iterator
 
@@ -50,7 +50,7 @@ def paths(page: Page) -> list[str]:
 @pytest.mark.parametrize("fusion", ["auto", "rrf"])
 @pytest.mark.parametrize("mode", [Mode.HYBRID, Mode.WORDS, Mode.MEANING])
 @pytest.mark.parametrize("diversity", [None, 0.7, 0.0])
-def test_scores_and_relevance_fall_and_the_same_question_has_the_same_answer(
+def test_search_with_options_is_repeatable_with_falling_scores_and_relevance(
     engine, fusion, mode, diversity
 ):
     first = ask(engine, fusion=fusion, mode=mode, diversity=diversity)
@@ -61,22 +61,22 @@ def test_scores_and_relevance_fall_and_the_same_question_has_the_same_answer(
     assert ask(engine, fusion=fusion, mode=mode, diversity=diversity) == first
 
 
-def test_ranks_are_fused_of_what_is_found_by_words_and_what_is_near(engine: Engine):
+def test_fused_ranks_come_from_words_and_meaning(engine: Engine):
     assert set(paths(ask(engine, fusion="rrf"))) == set(paths(ask(engine)))
     assert all(hit.score <= 1 for hit in ask(engine, fusion="rrf").hits)
 
 
-def test_by_words_or_by_meaning_alone_there_is_nothing_to_fuse(engine: Engine):
+def test_rank_fusion_changes_nothing_in_a_single_mode(engine: Engine):
     for mode in (Mode.WORDS, Mode.MEANING):
         assert ask(engine, mode=mode, fusion="rrf") == ask(engine, mode=mode)
 
 
-def test_meaning_that_weighs_nothing_is_words_alone(engine: Engine):
+def test_semantic_weight_of_zero_equals_search_by_words(engine: Engine):
     assert ask(engine, meaning_weight=0.0) == ask(engine, mode=Mode.WORDS)
     assert ask(engine, meaning_weight=0.0).notes == ()
 
 
-def test_meaning_adds_as_much_as_it_weighs(engine: Engine):
+def test_share_of_meaning_grows_with_its_weight(engine: Engine):
     def share(weight: float) -> float:
         (first, *_) = ask(engine, meaning_weight=weight, explain=True).hits
         return dict(first.evidence)["meaning"]
@@ -85,7 +85,7 @@ def test_meaning_adds_as_much_as_it_weighs(engine: Engine):
 
 
 @pytest.mark.parametrize("mode", [Mode.HYBRID, Mode.WORDS])
-def test_copies_of_a_document_go_back_where_hits_shall_differ(engine: Engine, mode: Mode):
+def test_copies_of_a_document_fall_behind_with_diversity(engine: Engine, mode: Mode):
     usual, differing = paths(ask(engine, mode=mode)), paths(ask(engine, mode=mode, diversity=0.5))
     assert {*usual[:3]} == {"backup.md", "copy/backup.md", "old/backup.md"}
     assert differing[0] == usual[0]
@@ -93,11 +93,11 @@ def test_copies_of_a_document_go_back_where_hits_shall_differ(engine: Engine, mo
     assert sorted(differing) == sorted(usual)
 
 
-def test_a_balance_of_1_is_no_change(engine: Engine):
+def test_diversity_balance_of_1_changes_nothing(engine: Engine):
     assert ask(engine, diversity=1.0) == ask(engine)
 
 
-def test_what_is_below_the_threshold_is_left_out_whatever_goes_back(engine: Engine):
+def test_hits_below_the_threshold_are_left_out_with_diversity(engine: Engine):
     threshold = ask(engine).hits[3].relevance
     assert sorted(paths(ask(engine, threshold=threshold, diversity=0.3))) == sorted(
         paths(ask(engine, threshold=threshold))

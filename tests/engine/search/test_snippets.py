@@ -35,7 +35,7 @@ def ranges(groups: list[SnippetGroup]) -> list[tuple[int, int, int]]:
     return [(group.best.place.doc.id, group.start_line, group.end_line) for group in groups]
 
 
-def test_neighbours_are_one_hit_led_by_the_best():
+def test_neighbouring_chunks_are_one_hit_led_by_the_best():
     best, after, before = make_candidate(20, 30), make_candidate(32, 40), make_candidate(10, 19)
     (group,) = merge([best, after, before], 100)[0]
     assert group.best is best
@@ -43,21 +43,21 @@ def test_neighbours_are_one_hit_led_by_the_best():
     assert {id(chunk) for chunk in group.chunks} == {id(best), id(after), id(before)}
 
 
-def test_what_is_further_away_stays_a_hit_of_its_own():
+def test_distant_chunk_stays_a_hit_of_its_own():
     assert ranges(merge([make_candidate(1, 10), make_candidate(14, 20)], 100)[0]) == [
         (1, 1, 10),
         (1, 14, 20),
     ]
 
 
-def test_nothing_is_joined_across_files():
+def test_chunks_of_different_files_are_not_joined():
     assert ranges(merge([make_candidate(1, 10, 1), make_candidate(11, 20, 2)], 100)[0]) == [
         (1, 1, 10),
         (2, 11, 20),
     ]
 
 
-def test_what_was_joined_is_as_long_as_a_screen_at_most():
+def test_joined_hit_is_at_most_a_screen_long():
     chunks = [make_candidate(start, start + 19) for start in (1, 21, 41, 61)]
     assert ranges(merge(chunks, 100)[0]) == [(1, 1, 60), (1, 61, 80)]
 
@@ -69,7 +69,7 @@ def test_a_long_chunk_alone_stays_whole():
     ]
 
 
-def test_the_order_is_that_of_the_best():
+def test_hits_are_ordered_by_their_best_chunk():
     order = [
         make_candidate(50, 55),
         make_candidate(1, 5, 2),
@@ -82,7 +82,7 @@ def test_the_order_is_that_of_the_best():
 spans = st.tuples(st.integers(1, 3), st.integers(1, 200), st.integers(0, 40))
 
 
-@given(st.lists(spans, max_size=30, unique_by=lambda one: one[:2]))
+@given(st.lists(spans, max_size=30, unique_by=lambda span: span[:2]))
 def test_every_candidate_is_in_exactly_one_hit(found: list[tuple[int, int, int]]):
     candidates = [make_candidate(start, start + length, doc) for doc, start, length in found]
     groups, total = merge(candidates, 1000)
@@ -91,9 +91,11 @@ def test_every_candidate_is_in_exactly_one_hit(found: list[tuple[int, int, int]]
         map(id, candidates)
     )
     for group in groups:
-        assert {one.place.doc.id for one in group.chunks} == {group.best.place.doc.id}
-        assert group.start_line == min(one.place.chunk.start_line for one in group.chunks)
-        assert group.end_line == max(one.place.chunk.end_line for one in group.chunks)
+        assert {candidate.place.doc.id for candidate in group.chunks} == {group.best.place.doc.id}
+        assert group.start_line == min(
+            candidate.place.chunk.start_line for candidate in group.chunks
+        )
+        assert group.end_line == max(candidate.place.chunk.end_line for candidate in group.chunks)
         assert len(group.chunks) == 1 or group.end_line - group.start_line < MERGED_LINES
     ranks = [candidates.index(group.best) for group in groups]
     assert ranks == sorted(ranks)
@@ -108,19 +110,19 @@ def test_a_snippet_shows_the_declaration_and_the_lines_that_matter():
     assert numbers[:2] == (103, 108)
 
 
-def test_lines_that_follow_one_another_have_no_mark_between_them():
+def test_consecutive_lines_have_no_gap_mark_between_them():
     text, numbers = cut_snippet(FUNCTION, 1, {"cached": 1.0}, 2, 90)
     assert text.split("\n")[0] == "… 2:"
     assert text.count("…") == 1
     assert numbers == tuple(range(2, 2 + len(numbers)))
 
 
-def test_without_words_a_snippet_is_the_beginning():
+def test_snippet_without_query_words_is_the_beginning():
     _, numbers = cut_snippet(FUNCTION, 1, {}, 3, 120)
     assert numbers[:3] == (3, 4, 5)
 
 
-def test_of_one_very_long_line_the_part_with_the_word_is_shown():
+def test_very_long_line_is_cut_around_the_query_word():
     line = "x" * 5_000 + " needle " + "y" * 5_000
     text, numbers = cut_snippet([line], 7, {"needle": 1.0}, 7, 200)
     assert "needle" in text
@@ -128,7 +130,7 @@ def test_of_one_very_long_line_the_part_with_the_word_is_shown():
     assert numbers == (7,)
 
 
-def test_of_a_long_line_below_the_declaration_the_part_with_the_word_is_shown():
+def test_long_line_below_a_declaration_is_cut_around_the_query_word():
     text, numbers = cut_snippet(
         ["def f():", "x" * 900 + " needle " + "y" * 900], 1, {"needle": 1.0}, 1, 200
     )
@@ -153,7 +155,7 @@ texts = st.lists(
 
 @given(texts, st.integers(1, 100_000), st.integers(0, 45), st.integers(20, 600))
 @example(["def f():", "needle " + "x" * 900], 1, 0, 200)
-def test_a_snippet_keeps_to_its_size_and_its_lines_are_the_files(
+def test_snippet_keeps_to_its_size_and_quotes_lines_of_the_file(
     lines: list[str], first: int, at: int, size: int
 ):
     text, numbers = cut_snippet(lines, first, {"needle": 1.0, "a": 0.5, "0": 0.2}, first + at, size)
@@ -184,7 +186,7 @@ def test_a_snippet_keeps_to_its_size_and_its_lines_are_the_files(
         ("def gone()", 104, 104),
     ],
 )
-def test_the_opening_is_where_it_is_declared(signature: str, start_line: int, opening: int):
+def test_opening_line_is_the_declaration(signature: str, start_line: int, opening: int):
     assert opening_of(FUNCTION, 101, start_line, signature) == opening
 
 

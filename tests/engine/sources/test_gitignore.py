@@ -1,4 +1,4 @@
-"""Our reading of ignore files is git's."""
+"""Ignore files: the same verdicts as git's."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_a_pattern_matches_as_in_git(lines: list[str], path: str, verdict: bool 
     assert Patterns(lines).verdict(path, False) is verdict
 
 
-def test_a_hostile_pattern_costs_no_time() -> None:
+def test_hostile_pattern_is_matched_quickly() -> None:
     patterns = Patterns(["*a" * 60 + "b", "**/a/**/a/**/a/**/b", "?*" * 60 + "b"])
     before = time.process_time()
     assert patterns.verdict("a" * 250, False) is None
@@ -172,7 +172,7 @@ def test_the_walk_finds_what_git_lists(
         (["a/**"], "a", None),
     ],
 )
-def test_a_pattern_may_be_for_folders_alone(
+def test_pattern_with_a_trailing_slash_matches_folders_only(
     lines: list[str], folder: str, verdict: bool | None
 ) -> None:
     assert Patterns(lines).verdict(folder, True) is verdict
@@ -180,13 +180,13 @@ def test_a_pattern_may_be_for_folders_alone(
         assert Patterns(lines[-1:]).verdict(folder, False) is None
 
 
-def test_patterns_without_a_pattern_are_none() -> None:
+def test_empty_lines_and_comments_are_no_patterns() -> None:
     assert not Patterns([])
     assert not Patterns(["", "# a comment", "   ", "/", "[unclosed"])
     assert Patterns(["a"])
 
 
-def test_each_folder_may_ignore_for_what_is_below_it(tmp_path: Path) -> None:
+def test_ignore_file_of_a_folder_counts_below_it(tmp_path: Path) -> None:
     (tmp_path / "a" / "b").mkdir(parents=True)
     (tmp_path / ".ignore").write_bytes(b"\xef\xbb\xbf*.log\r\n/dist/\r\n")
     (tmp_path / "a" / ".ignore").write_text("!keep.log\n/x.py\n", encoding="utf-8")
@@ -208,14 +208,12 @@ def test_each_folder_may_ignore_for_what_is_below_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("size", "counts"), [(1_000_000, True), (1_000_001, False)])
-def test_an_ignore_file_of_more_than_a_megabyte_is_none(
-    tmp_path: Path, size: int, counts: bool
-) -> None:
+def test_ignore_file_above_a_megabyte_is_skipped(tmp_path: Path, size: int, counts: bool) -> None:
     (tmp_path / ".ignore").write_bytes(b"*.log\n" + b"#" * (size - 6))
     assert IgnoreTree(tmp_path, ".ignore").ignores_file("a.log") is counts
 
 
-def test_an_ignore_file_that_is_none_ignores_nothing(tmp_path: Path) -> None:
+def test_missing_ignore_file_or_a_folder_in_its_place_ignores_nothing(tmp_path: Path) -> None:
     (tmp_path / ".ignore").mkdir()
     assert IgnoreTree(tmp_path, ".ignore").ignores_file("a.log") is False
     assert IgnoreTree(tmp_path / "nowhere", ".ignore").ignores_folder("a") is False

@@ -1,4 +1,4 @@
-"""Which files of a folder belong in the index, in repositories and elsewhere."""
+"""Files of a folder that belong in the index, in repositories and elsewhere."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def write(root: Path, *names: str, text: str = "x = 1\n") -> None:
         (root / name).write_text(text, encoding="utf-8")
 
 
-def dig(root: Path, name: str, depth: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Folders within folders, with a file in the innermost."""
+def make_deep_file(root: Path, name: str, depth: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make folders within folders, with a file in the innermost."""
     monkeypatch.chdir(root)
     for _ in range(depth):
         os.mkdir(name)
@@ -59,7 +59,7 @@ def skipped(answer: Scan) -> dict[str, str]:
 
 @pytest.fixture(params=["walked", "git"])
 def root(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """An empty folder, once as it is and once as a repository: the answers are the same."""
+    """An empty folder, once plain and once a repository: the answers are the same."""
     folder = tmp_path / "root"
     folder.mkdir()
     if request.param == "git":
@@ -67,7 +67,7 @@ def root(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return folder
 
 
-def test_nested_and_negated_ignore_files_count(root: Path) -> None:
+def test_nested_and_negated_ignore_patterns_count(root: Path) -> None:
     write(
         root, "a.py", "a.log", "keep.log", "sub/b.log", "sub/c.py", "sub/gen/d.py", "sub/gen/e.txt"
     )
@@ -91,7 +91,7 @@ def test_cortexignore_counts_also_for_tracked_files(root: Path) -> None:
     ]
 
 
-def test_include_and_exclude_patterns(root: Path) -> None:
+def test_include_and_exclude_patterns_narrow_the_scan(root: Path) -> None:
     write(
         root,
         "src/a.py",
@@ -120,7 +120,7 @@ def test_include_and_exclude_patterns(root: Path) -> None:
     ]
 
 
-def test_what_tools_put_there_is_never_indexed(root: Path) -> None:
+def test_folders_of_tools_are_never_indexed(root: Path) -> None:
     write(
         root,
         "a.py",
@@ -165,7 +165,7 @@ def test_secrets_are_left_out_by_name(root: Path) -> None:
     assert skipped(answer) == dict.fromkeys(secret, "secret")
 
 
-def test_what_only_may_hold_secrets_is_read() -> None:
+def test_files_that_only_might_hold_secrets_are_read() -> None:
     names = [name for _, row in READ for name in row.split()]
     assert len(names) > 10
     assert [name for name in names if is_secret(name.replace("*", "production"))] == []
@@ -191,7 +191,7 @@ def test_binary_lock_and_minified_files_are_known_by_name(root: Path) -> None:
     }  # fmt: skip
 
 
-def test_documents_are_candidates_only_where_they_are_wanted(root: Path) -> None:
+def test_documents_are_scanned_only_on_request(root: Path) -> None:
     documents = ["a.pdf", "b.DOCX", "c.pptx", "d.xlsx", "e.epub"]
     write(root, *documents, "f.doc", "g.png", "h.md", "secrets/id_rsa", "package-lock.json")
     answer = scan(root, Rules(documents=True))
@@ -256,11 +256,11 @@ def test_a_folder_that_cannot_be_read_is_reported(tmp_path: Path) -> None:
 def test_a_tree_of_any_depth_is_scanned(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(root, "a.py", ".cortexignore", text="*.log\n")
     deep = "d/" * 1_200
-    dig(root, "d", 1_200, monkeypatch)
+    make_deep_file(root, "d", 1_200, monkeypatch)
     write(root, "low.py", "low.log")
     for name in ("low.py", "low.log"):
         os.rename(root / name, f"{root}/{deep}{name}")
-    dig(root, "n" * 200, 40, monkeypatch)  # no call takes this path as a whole
+    make_deep_file(root, "n" * 200, 40, monkeypatch)  # no call takes this path as a whole
     answer = scan(root, Rules(include=("*.py", ".cortexignore")))
     assert found(answer) == [".cortexignore", "a.py", f"{deep}low.py"]
     assert set(skipped(answer).values()) <= {"path too long"}
@@ -279,7 +279,7 @@ def test_a_cancelled_scan_stops(root: Path) -> None:
         scan(root, Rules(), cancel)
 
 
-def test_a_part_of_the_tree_is_judged_as_in_a_full_scan(root: Path) -> None:
+def test_scan_of_a_path_judges_it_as_a_full_scan_does(root: Path) -> None:
     write(
         root, "a.py", "x.log", "sub/b.py", "sub/c.py", "sub/.env", "ign/d.py", "node_modules/e.js"
     )
@@ -316,7 +316,7 @@ def test_a_part_of_the_tree_is_judged_as_in_a_full_scan(root: Path) -> None:
         )
     )
 )
-def test_any_part_equals_that_part_of_the_whole(nested: Path, paths: set[str]) -> None:
+def test_scan_of_any_path_equals_that_part_of_a_full_scan(nested: Path, paths: set[str]) -> None:
     whole = found(scan(nested, Rules()))
     expected = [
         path for path in whole if any(path == part or path.startswith(part + "/") for part in paths)
@@ -326,7 +326,7 @@ def test_any_part_equals_that_part_of_the_whole(nested: Path, paths: set[str]) -
 
 @pytest.fixture(scope="module")
 def nested(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A repository with an untracked one in it, that has another in it."""
+    """A repository with an untracked repository in it, and another inside that."""
     root = tmp_path_factory.mktemp("nested")
     write(root, "a.py", "ign.py", "s/d.py", "n/b.py", "n/ign.py", "n/m/c.py")
     for folder in (root / "n" / "m", root / "n", root):
@@ -404,7 +404,7 @@ def test_a_repository_that_git_refuses_is_walked(tmp_path: Path) -> None:
     assert found(scan(tmp_path, Rules())) == [".gitignore", "a.py"]
 
 
-def test_a_strangers_repository_starts_no_program_and_stays_untouched(tmp_path: Path) -> None:
+def test_foreign_repository_starts_no_program_and_stays_untouched(tmp_path: Path) -> None:
     root = tmp_path / "root"
     write(root, "a.py")
     git(root, "init", "-q")
@@ -418,7 +418,7 @@ def test_a_strangers_repository_starts_no_program_and_stays_untouched(tmp_path: 
     assert (root / ".git" / "index").stat().st_mtime_ns == before
 
 
-def test_variables_of_a_git_hook_do_not_mislead(
+def test_environment_variables_of_a_git_hook_are_ignored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("one", "two"):
@@ -429,7 +429,7 @@ def test_variables_of_a_git_hook_do_not_mislead(
     assert found(scan(tmp_path / "one", Rules())) == ["one.py"]
 
 
-def test_without_git_the_repository_is_walked(
+def test_repository_is_walked_where_git_is_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(tmp_path, "a.py", "x.log")
@@ -445,7 +445,7 @@ def test_without_git_the_repository_is_walked(
 
 
 def put_first(tmp_path: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A program called git that comes before the real one."""
+    """Put a program called git before the real one on the path."""
     program = tmp_path / "bin" / "git"
     write(tmp_path, "bin/git", text=f"#!/bin/sh\n{script}\n")
     program.chmod(0o755)
@@ -453,7 +453,7 @@ def put_first(tmp_path: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.skipif(os.name == "nt", reason="uses a shell script")
-def test_a_repository_of_another_user_is_walked_and_said_once(
+def test_repository_of_another_user_is_walked_and_reported_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     root = tmp_path / "theirs"
@@ -478,7 +478,7 @@ def test_a_repository_of_another_user_is_walked_and_said_once(
 
 @pytest.mark.skipif(os.name == "nt", reason="makes pipes")
 @pytest.mark.timeout(20)
-def test_git_that_waits_is_given_up_and_not_asked_again(
+def test_git_that_hangs_is_given_up_and_not_started_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     write(tmp_path, "a.py", "sub/b.py")
@@ -516,7 +516,7 @@ def test_explain_names_the_rule_that_ignores(
     assert caplog.records == []
 
 
-def test_explain_says_why(root: Path) -> None:
+def test_explain_names_the_reason_for_each_file(root: Path) -> None:
     write(root, "a.py", "x.log", ".env", "node_modules/m.js", "dist/d.js", "c/i.py", "sub/s.txt")
     write(root, ".gitignore", text="*.log\n")
     write(root, ".cortexignore", text="c/\n")
@@ -568,7 +568,7 @@ def test_a_file_without_permission_is_unreadable(tmp_path: Path) -> None:
     assert read_bytes(tmp_path, "a.py", 100) == UnreadableFile("unreadable")
 
 
-def test_git_tells_which_files_changed_lately_newest_first(tmp_path: Path) -> None:
+def test_git_lists_recently_changed_files_newest_first(tmp_path: Path) -> None:
     git(tmp_path, "init", "-q")
     for name in ("in/a.py", "in/b c.py", "out.py", "in/ä.py", "in/a.py"):
         write(tmp_path, name, text=f"# {name} {time.time_ns()}\n")
@@ -579,7 +579,7 @@ def test_git_tells_which_files_changed_lately_newest_first(tmp_path: Path) -> No
     assert len(git_module.head(tmp_path)) == 40
 
 
-def test_of_a_very_long_history_only_the_beginning_is_read(
+def test_very_long_git_history_is_read_to_a_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     git(tmp_path, "init", "-q")
@@ -591,14 +591,14 @@ def test_of_a_very_long_history_only_the_beginning_is_read(
     assert git_module.recent_files(tmp_path) == ["newer.py"]
 
 
-def test_without_a_commit_git_tells_of_no_change(tmp_path: Path) -> None:
+def test_repository_without_a_commit_has_no_recent_changes(tmp_path: Path) -> None:
     assert (git_module.head(tmp_path), git_module.recent_files(tmp_path)) == ("", [])
     git(tmp_path, "init", "-q")
     assert (git_module.head(tmp_path), git_module.recent_files(tmp_path)) == ("", [])
 
 
 @pytest.mark.skipif(os.name == "nt" or sys.platform == "darwin", reason="names are Unicode there")
-def test_a_name_in_the_history_that_is_no_text_is_left_out(tmp_path: Path) -> None:
+def test_file_name_in_the_history_that_is_not_utf8_is_left_out(tmp_path: Path) -> None:
     git(tmp_path, "init", "-q")
     for name in (b"a.py", b"caf\xe9.py"):
         (tmp_path / os.fsdecode(name)).write_text("x = 1\n", encoding="utf-8")
@@ -607,9 +607,7 @@ def test_a_name_in_the_history_that_is_no_text_is_left_out(tmp_path: Path) -> No
     assert git_module.recent_files(tmp_path) == ["a.py"]
 
 
-def test_a_folder_of_documents_is_taken_for_itself_whatever_the_repository_around_it_ignores(
-    root: Path,
-) -> None:
+def test_document_folder_is_read_though_the_repository_around_ignores_it(root: Path) -> None:
     git(root, "init", "-q")
     (root / ".gitignore").write_text("*.pdf\n/notes/deep/\n", encoding="utf-8")
     write(
@@ -630,7 +628,7 @@ def test_a_folder_of_documents_is_taken_for_itself_whatever_the_repository_aroun
     assert found(scan(root, rules)) == [".gitignore"]
 
 
-def test_of_documents_packed_by_gzip_what_is_inside_counts(tmp_path):
+def test_gzipped_document_is_judged_by_its_inner_name(tmp_path):
     names = (
         "changelog.gz",
         "notes.txt.gz",

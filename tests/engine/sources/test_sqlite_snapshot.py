@@ -1,4 +1,4 @@
-"""Another product's file is read in whatever state it is, and stays as it is."""
+"""Databases of other products: read in any state, and never changed."""
 
 from __future__ import annotations
 
@@ -45,9 +45,7 @@ def listing(folder: Path) -> dict[str, tuple[bytes, int]]:
 
 
 @pytest.mark.parametrize("mode", ["DELETE", "WAL"])
-def test_a_file_at_rest_is_read_without_a_trace_also_in_a_folder_that_nobody_may_write_to(
-    tmp_path, mode
-):
+def test_database_at_rest_is_read_without_a_trace_also_in_a_read_only_folder(tmp_path, mode):
     path = tmp_path / "there" / "a ü#?%.db"
     make(path, mode=mode).close()
     before, moment = listing(path.parent), path.parent.stat().st_mtime_ns
@@ -62,7 +60,7 @@ def test_a_file_at_rest_is_read_without_a_trace_also_in_a_folder_that_nobody_may
         path.parent.chmod(0o755)
 
 
-def test_a_journal_is_looked_for_where_a_link_leads_to(tmp_path):
+def test_journal_is_looked_for_beside_the_target_of_a_link(tmp_path):
     owner = make(tmp_path / "real" / "a.db", mode="WAL")
     (tmp_path / "link.db").symlink_to(tmp_path / "real" / "a.db")
     with reading(tmp_path / "link.db", "Foreign") as connection:
@@ -71,7 +69,7 @@ def test_a_journal_is_looked_for_where_a_link_leads_to(tmp_path):
     owner.close()
 
 
-def test_a_half_written_transaction_of_a_crash_is_not_read_and_its_journal_stays(tmp_path):
+def test_half_written_transaction_is_not_read_and_its_journal_stays(tmp_path):
     path = tmp_path / "there" / "a.db"
     make(path, rows=50).close()
     subprocess.run([sys.executable, "-c", DIES, str(path)], timeout=60, check=False)
@@ -82,7 +80,7 @@ def test_a_half_written_transaction_of_a_crash_is_not_read_and_its_journal_stays
     assert listing(path.parent) == before
 
 
-def test_both_files_of_a_crashed_writer_are_read_and_no_name_appears_or_goes(tmp_path):
+def test_database_and_wal_of_a_crashed_writer_are_read_and_left_in_place(tmp_path):
     owner = make(tmp_path / "a.db", mode="WAL")
     crashed = tmp_path / "crashed"
     crashed.mkdir()
@@ -95,7 +93,7 @@ def test_both_files_of_a_crashed_writer_are_read_and_no_name_appears_or_goes(tmp
     assert {path.name: path.stat().st_size for path in crashed.iterdir()} == before
 
 
-def test_an_empty_journal_without_its_index_is_none(tmp_path):
+def test_empty_wal_without_its_index_is_ignored(tmp_path):
     make(tmp_path / "a.db", mode="WAL").close()
     (tmp_path / "a.db-wal").touch()
     before = listing(tmp_path)
@@ -104,9 +102,7 @@ def test_an_empty_journal_without_its_index_is_none(tmp_path):
     assert listing(tmp_path) == before
 
 
-def test_a_huge_file_that_a_crash_left_is_not_copied_and_it_is_said_what_to_do(
-    tmp_path, monkeypatch
-):
+def test_huge_file_of_a_crash_is_not_copied_and_the_error_says_what_to_do(tmp_path, monkeypatch):
     owner = make(tmp_path / "a.db", mode="WAL")
     (tmp_path / "b").mkdir()
     for name in ("a.db", "a.db-wal"):
@@ -121,7 +117,7 @@ def test_a_huge_file_that_a_crash_left_is_not_copied_and_it_is_said_what_to_do(
     assert sorted(path.name for path in (tmp_path / "b").iterdir()) == ["a.db", "a.db-wal"]
 
 
-def test_what_changed_while_it_was_read_is_read_again(tmp_path):
+def test_database_changed_while_it_was_read_is_read_again(tmp_path):
     path = tmp_path / "a.db"
     make(path).close()
     seen: list[int] = []
@@ -139,7 +135,7 @@ def test_what_changed_while_it_was_read_is_read_again(tmp_path):
     assert seen == [3, 4]
 
 
-def test_what_changes_all_the_time_is_said_to(tmp_path):
+def test_database_that_changes_all_the_time_is_reported(tmp_path):
     path = tmp_path / "a.db"
     make(path).close()
     with opened(path, "Foreign") as file, pytest.raises(FileError, match="changes all the time"):
@@ -148,7 +144,7 @@ def test_what_changes_all_the_time_is_said_to(tmp_path):
         grow(path)
 
 
-def test_views_and_virtual_tables_are_no_tables(tmp_path):
+def test_views_and_virtual_tables_are_refused(tmp_path):
     owner = make(tmp_path / "a.db")
     owner.execute(
         "CREATE VIEW v AS WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT x FROM n"
@@ -163,7 +159,7 @@ def test_views_and_virtual_tables_are_no_tables(tmp_path):
         )
 
 
-def test_a_reading_that_never_ends_is_ended(tmp_path):
+def test_endless_reading_is_ended(tmp_path):
     make(tmp_path / "a.db").close()
     endless = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT max(x) FROM n"
     with (
@@ -176,7 +172,7 @@ def test_a_reading_that_never_ends_is_ended(tmp_path):
 @pytest.mark.skipif(
     not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may read everything"
 )
-def test_a_file_that_may_not_be_read_is_said_so(tmp_path):
+def test_file_without_read_permission_is_reported(tmp_path):
     make(tmp_path / "a.db").close()
     (tmp_path / "a.db").chmod(0)
     with (
@@ -187,7 +183,7 @@ def test_a_file_that_may_not_be_read_is_said_so(tmp_path):
 
 
 def grow(path: Path) -> None:
-    """One row more, as another program writes it."""
+    """Add a row, as another program does."""
     connection = sqlite3.connect(path)
     connection.execute("INSERT INTO t VALUES (?)", ("more" * 5000,))
     connection.commit()

@@ -1,4 +1,4 @@
-"""Changes arrive soon after they were made, and only those that matter."""
+"""Watched folders: changes arrive soon, and only those that matter."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from cortex.engine.sources.watcher import FolderWatch, Watcher, relevant_paths
 WAIT_SECONDS = 10.0
 
 
-class Log:
-    """What a watcher delivered, to wait on."""
+class DeliveredChanges:
+    """The changes that a watcher delivered, to wait on."""
 
     def __init__(self) -> None:
         self.paths: set[str] = set()
@@ -32,7 +32,7 @@ class Log:
             self._changed.notify_all()
 
     def wait(self, wanted: Callable[[set[str]], bool]) -> float:
-        """Seconds until what was delivered satisfies `wanted`."""
+        """Wait until the delivered changes satisfy `wanted`; gives the seconds."""
         before = time.monotonic()
         with self._changed:
             assert self._changed.wait_for(lambda: wanted(self.paths), WAIT_SECONDS), self.paths
@@ -40,8 +40,8 @@ class Log:
 
 
 @contextmanager
-def watching(root: Path) -> Iterator[Log]:
-    log = Log()
+def watching(root: Path) -> Iterator[DeliveredChanges]:
+    log = DeliveredChanges()
     watcher = Watcher(root, log)
     assert watcher.start()
     try:
@@ -104,7 +104,7 @@ def test_folders_behind_a_link_and_those_of_package_managers_are_not_watched(
 def test_a_root_that_goes_away_ends_the_watching(tmp_path: Path) -> None:
     root = tmp_path / "root"
     root.mkdir()
-    log = Log()
+    log = DeliveredChanges()
     watcher = Watcher(root, log)
     assert watcher.start()
     root.rmdir()
@@ -112,7 +112,7 @@ def test_a_root_that_goes_away_ends_the_watching(tmp_path: Path) -> None:
     watcher.close()
 
 
-def test_too_few_inotify_watches_are_said_at_once(tmp_path: Path) -> None:
+def test_too_few_inotify_watches_are_reported_at_once(tmp_path: Path) -> None:
     for number in range(20):
         (tmp_path / f"folder{number}").mkdir()
     code = "import sys; from pathlib import Path; from cortex.engine.sources.watcher import Watcher; sys.exit(Watcher(Path(sys.argv[1]), print).start())"
@@ -144,13 +144,13 @@ def test_too_few_inotify_watches_are_said_at_once(tmp_path: Path) -> None:
     assert b"can't be watched" in seen.stderr
 
 
-def test_an_ignore_file_means_everything(tmp_path: Path) -> None:
+def test_changed_ignore_file_asks_for_a_full_scan(tmp_path: Path) -> None:
     with watching(tmp_path) as log:
         (tmp_path / ".gitignore").write_text("*.log", encoding="utf-8")
         log.wait(lambda paths: "" in paths)
 
 
-def test_a_branch_switch_means_everything_but_our_own_scan_nothing(tmp_path: Path) -> None:
+def test_branch_switch_asks_for_a_full_scan_but_a_scan_does_not(tmp_path: Path) -> None:
     (tmp_path / "a.py").touch()
     for arguments in (["init", "-q"], ["add", "a.py"], ["commit", "-qm", "first"]):
         subprocess.run(["git", "-C", str(tmp_path), *arguments], check=True)
@@ -165,7 +165,7 @@ def test_a_branch_switch_means_everything_but_our_own_scan_nothing(tmp_path: Pat
 
 
 def test_a_failing_receiver_does_not_end_the_watching(tmp_path: Path) -> None:
-    log = Log()
+    log = DeliveredChanges()
 
     def receive(paths: set[str]) -> None:
         log(paths)
@@ -182,7 +182,7 @@ def test_a_failing_receiver_does_not_end_the_watching(tmp_path: Path) -> None:
 
 
 def test_closing_takes_less_than_a_second(tmp_path: Path) -> None:
-    watcher = Watcher(tmp_path, Log())
+    watcher = Watcher(tmp_path, DeliveredChanges())
     assert watcher.start()
     before = time.monotonic()
     watcher.close()
@@ -190,8 +190,8 @@ def test_closing_takes_less_than_a_second(tmp_path: Path) -> None:
     assert not watcher.alive
 
 
-def test_a_folder_that_cannot_be_watched_is_said_at_once(tmp_path: Path) -> None:
-    watcher = Watcher(tmp_path / "nowhere", Log())
+def test_folder_that_cannot_be_watched_is_reported_at_once(tmp_path: Path) -> None:
+    watcher = Watcher(tmp_path / "nowhere", DeliveredChanges())
     assert watcher.start() is False
     assert not watcher.alive
     watcher.close()
@@ -216,14 +216,14 @@ def test_a_folder_that_cannot_be_watched_is_said_at_once(tmp_path: Path) -> None
         (3, ".", {""}),
     ],
 )
-def test_events_that_do_not_matter_are_dropped(
+def test_file_events_become_the_paths_to_look_at(
     tmp_path: Path, change: int, path: str, expected: set[str]
 ) -> None:
     assert relevant_paths(str(tmp_path), [(change, str(tmp_path / path))]) == expected
 
 
-def test_a_folder_that_was_away_is_watched_as_soon_as_it_is_there(tmp_path: Path) -> None:
-    log = Log()
+def test_missing_folder_is_watched_as_soon_as_it_exists(tmp_path: Path) -> None:
+    log = DeliveredChanges()
     watch = FolderWatch(tmp_path / "project", log)
     assert not watch.renew()
     (tmp_path / "project").mkdir()
@@ -238,6 +238,6 @@ def test_a_folder_that_was_away_is_watched_as_soon_as_it_is_there(tmp_path: Path
     assert not watch.active
 
 
-def test_a_folder_that_is_not_to_be_watched_never_is(tmp_path: Path) -> None:
-    watch = FolderWatch(tmp_path, Log(), enabled=False)
+def test_folder_with_watching_off_is_never_watched(tmp_path: Path) -> None:
+    watch = FolderWatch(tmp_path, DeliveredChanges(), enabled=False)
     assert not watch.renew() and not watch.active

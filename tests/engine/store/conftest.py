@@ -1,6 +1,4 @@
-"""What the store's tests have in common: stores that are closed again, and changes made of plain
-text.
-"""
+"""Store fixtures: stores that are closed again, and changes made of plain text."""
 
 from __future__ import annotations
 
@@ -53,7 +51,7 @@ class Folder:
         return self.store.content.known(self.source.id)[path].blob
 
     def blobs(self) -> int:
-        """How many texts are stored, used or not."""
+        """The number of stored texts, used or not."""
         with self.store._connections.read() as connection:
             return connection.execute("SELECT count(*) FROM blobs").fetchone()[0]
 
@@ -70,13 +68,13 @@ def _cut(path: str, text: str):
 
 @pytest.fixture
 def tmp_path(memory: Path) -> Path:
-    """Most of what is tested here writes durably."""
+    """The folder in memory: most tests here write durably."""
     return memory
 
 
 @pytest.fixture
 def open_store(tmp_path: Path) -> Iterator[Callable[..., Store]]:
-    """Opens stores in the test's folder (or in memory), and closes them when the test ends."""
+    """Open stores in the test's folder (or in memory), and close them when the test ends."""
     with ExitStack() as opened:
 
         def open_one(directory: Path | None = tmp_path) -> Store:
@@ -97,7 +95,7 @@ def folder_of() -> type[Folder]:
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def ledger_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Where a new ledger is to be, in each database."""
+    """The URL of a new ledger, in each database."""
     return (
         f"sqlite:///{tmp_path}/ledger"
         if request.param == "sqlite"
@@ -107,7 +105,7 @@ def ledger_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture
 def open_one() -> Iterator[Callable[[str], Ledger]]:
-    """Opens ledgers, and closes them when the test ends."""
+    """Open ledgers, and close them when the test ends."""
     with ExitStack() as opened:
 
         def open_at(url: str) -> Ledger:

@@ -56,7 +56,7 @@ def fill(disk: Path, leave: int) -> Path:
     return filler
 
 
-def test_a_newer_store_is_refused_and_left_alone(tmp_path, open_store):
+def test_store_of_a_newer_version_is_refused_and_left_alone(tmp_path, open_store):
     open_store().close()
     with sqlite3.connect(tmp_path / "cortex.db") as raw:
         raw.execute("PRAGMA user_version = 99")
@@ -67,7 +67,7 @@ def test_a_newer_store_is_refused_and_left_alone(tmp_path, open_store):
 
 
 @pytest.mark.parametrize("damage", ["garbage", "cut", "foreign"])
-def test_a_damaged_file_is_said_to_be_damaged_and_can_be_set_aside(tmp_path, folder_of, damage):
+def test_damaged_database_is_reported_and_can_be_set_aside(tmp_path, folder_of, damage):
     store = Store(tmp_path)
     folder_of(store).write_all(
         {f"f{number}.py": f"x{number} = {number}\n" * 50 for number in range(60)}
@@ -105,7 +105,7 @@ def test_a_damaged_file_is_said_to_be_damaged_and_can_be_set_aside(tmp_path, fol
     fresh.close()
 
 
-def test_what_is_set_aside_is_complete_and_nothing_of_it_stays(tmp_path):
+def test_database_set_aside_is_complete_and_nothing_of_it_stays(tmp_path):
     ensure_store_dir(tmp_path / ".cortex")
     crashing = (
         "import os, sys\nfrom pathlib import Path\nfrom cortex.engine.store import Store\n"
@@ -125,7 +125,7 @@ def test_what_is_set_aside_is_complete_and_nothing_of_it_stays(tmp_path):
 
 
 @pytest.mark.parametrize("step", range(5))
-def test_a_kill_while_a_database_is_moved_aside_parts_it_from_no_log(tmp_path, monkeypatch, step):
+def test_kill_while_moving_a_database_aside_keeps_its_log_with_it(tmp_path, monkeypatch, step):
     """Two links, a rename and two removals: before each, database and log are together somewhere."""
     path = tmp_path / "cortex.db"
     with closing(sqlite3.connect(path, isolation_level=None)) as made:
@@ -166,7 +166,7 @@ def test_a_log_without_its_database_is_moved_aside_too(tmp_path):
     assert ".damaged-" in kept.name and kept.name.endswith("-wal")
 
 
-def test_git_does_not_see_what_was_set_aside(tmp_path):
+def test_database_set_aside_is_ignored_by_git(tmp_path):
     subprocess.run(["git", "init", "-q", str(tmp_path)], check=True, timeout=DEADLINE)
     directory = tmp_path / ".cortex"
     ensure_store_dir(directory)
@@ -188,7 +188,7 @@ def test_a_store_that_another_process_uses_is_not_set_aside(tmp_path, open_store
 
 
 @posix
-def test_only_the_owner_may_read_what_is_stored(tmp_path, open_store, folder_of):
+def test_only_the_owner_can_read_the_store(tmp_path, open_store, folder_of):
     before = os.umask(0o022)
     try:
         folder = folder_of(open_store())
@@ -217,7 +217,7 @@ def test_a_store_knows_that_its_files_were_removed_or_replaced(tmp_path, open_st
     assert [doc.path for doc in open_store().content.docs(1)] == ["b.py"]
 
 
-def test_a_locked_database_is_told_after_the_wait_and_works_again(
+def test_locked_database_is_reported_after_the_wait_and_works_again(
     tmp_path, open_store, folder_of, monkeypatch
 ):
     monkeypatch.setattr(connect, "BUSY_TIMEOUT_MS", 50)
@@ -231,7 +231,7 @@ def test_a_locked_database_is_told_after_the_wait_and_works_again(
     assert folder.write(a_py="x = 1\n") == 1
 
 
-def test_a_folder_that_can_not_be_written_is_said_to_be_so(small_disk):
+def test_unwritable_store_folder_is_reported(small_disk):
     subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True, timeout=20)
     assert code_of(lambda: Store(small_disk)) == "STORE_UNWRITABLE"
 
@@ -249,7 +249,7 @@ def test_a_store_that_became_read_only_still_reads(small_disk, folder_of):
     store.close()
 
 
-def test_a_full_disk_is_said_to_be_full_and_nothing_stored_is_lost(small_disk, folder_of):
+def test_full_disk_is_reported_and_nothing_stored_is_lost(small_disk, folder_of):
     store = Store(small_disk)
     folder = folder_of(store)
     kept = {f"kept{number}.py": f"kept_{number} = {number}\n" for number in range(20)}
@@ -269,7 +269,7 @@ def test_a_full_disk_is_said_to_be_full_and_nothing_stored_is_lost(small_disk, f
     again.close()
 
 
-def test_words_on_a_full_disk_fail_clearly_and_catch_up_when_there_is_space(small_disk, folder_of):
+def test_lexical_index_on_a_full_disk_fails_and_catches_up_later(small_disk, folder_of):
     store = Store(small_disk)
     folder = folder_of(store)
     folder.write(a_py="first = 1\n")
@@ -296,7 +296,7 @@ def test_a_failed_commit_leaves_the_store_usable(folder):
     assert folder.write(a_py="x = 1\n") == 1
 
 
-def test_a_transaction_that_could_not_be_taken_back_is_ended_by_the_next_use(folder):
+def test_transaction_with_a_failed_rollback_is_ended_by_the_next_use(folder):
     connections = folder.store._connections
     connections._writer.execute("BEGIN")  # as a rollback without memory leaves it
     assert folder.write(a_py="x = 1\n") == 1
@@ -397,8 +397,9 @@ def test_a_store_that_is_opened_twice_in_a_process_keeps_its_locks(tmp_path):
     ask = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); print(c.execute('SELECT count(*) FROM t').fetchone()[0]); c.close()"
 
     def count_elsewhere() -> int:
-        """In a process that opens and closes the store: were it the last one, it would remove the
-        log below our feet.
+        """Count in a process that opens and closes the store.
+
+        Were it the last one, it would remove the log below our feet.
         """
         return int(
             subprocess.run(
@@ -422,7 +423,7 @@ def test_a_store_that_is_opened_twice_in_a_process_keeps_its_locks(tmp_path):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="a folder is never read-only there")
-def test_a_copy_of_a_read_only_store_is_private_and_goes_also_after_a_kill(tmp_path, monkeypatch):
+def test_copy_of_a_read_only_store_is_private_and_removed_after_a_kill(tmp_path, monkeypatch):
     written, frozen, temporary = tmp_path / "written", tmp_path / "frozen", tmp_path / "temporary"
     for folder in (written, frozen, temporary):
         folder.mkdir()

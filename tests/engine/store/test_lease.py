@@ -26,7 +26,7 @@ def hold(directory) -> subprocess.Popen[str]:
     )
 
 
-def test_only_one_can_take_it_and_the_next_when_it_is_given_back(tmp_path):
+def test_lease_has_one_holder_until_it_is_released(tmp_path):
     first, second = Lease(tmp_path), Lease(tmp_path)
     assert first.take()
     assert first.take()
@@ -36,7 +36,7 @@ def test_only_one_can_take_it_and_the_next_when_it_is_given_back(tmp_path):
     second.release()
 
 
-def test_the_holder_is_known_by_its_process_id(tmp_path):
+def test_lease_holder_is_known_by_its_process_id(tmp_path):
     asking = Lease(tmp_path)
     assert asking.holder() == 0
     with hold(tmp_path) as other:
@@ -48,7 +48,7 @@ def test_the_holder_is_known_by_its_process_id(tmp_path):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows doesn't remove a file that is open")
-def test_whose_file_was_removed_has_lost_the_lease_and_can_take_it_again(tmp_path):
+def test_holder_of_a_removed_lease_file_has_lost_it_and_can_take_it_again(tmp_path):
     first, second = Lease(tmp_path), Lease(tmp_path)
     first.take()
     (tmp_path / "lease").unlink()
@@ -99,7 +99,7 @@ def test_a_fork_of_the_holder_is_not_the_holder(tmp_path):
     lease.release()
 
 
-def test_asking_for_the_holder_all_the_time_does_not_keep_anyone_from_taking_it(tmp_path):
+def test_constant_holder_lookups_do_not_block_taking_the_lease(tmp_path):
     lease, done = Lease(tmp_path), threading.Event()
     lease.take()
     lease.release()
@@ -122,7 +122,7 @@ def test_asking_for_the_holder_all_the_time_does_not_keep_anyone_from_taking_it(
         thread.join()
 
 
-def test_a_store_in_memory_is_always_its_own(tmp_path):
+def test_store_in_memory_always_holds_its_lease(tmp_path):
     lease = Lease(None)
     assert (lease.held, lease.take(), lease.holder()) == (True, True, os.getpid())
     lease.release()
@@ -143,8 +143,8 @@ def test_another_process_knows_which_folder_the_holder_watches(tmp_path):
     assert Lease(None, "/in/memory").followed() == "/in/memory"
 
 
-def test_a_lease_file_that_says_nothing_is_still_held(tmp_path):
-    """As on a full disk: what stands in it is information, the lock is what counts."""
+def test_empty_lease_file_is_still_held(tmp_path):
+    """As on a full disk: the content is information, the lock is what counts."""
     holder, asking = Lease(tmp_path, "/work"), Lease(tmp_path)
     holder.take()
     (tmp_path / "lease").write_bytes(b"")
@@ -155,7 +155,7 @@ def test_a_lease_file_that_says_nothing_is_still_held(tmp_path):
     holder.release()
 
 
-def test_who_does_not_want_it_never_has_it_and_knows_who_has(tmp_path):
+def test_lease_that_is_not_wanted_is_never_taken_and_names_the_holder(tmp_path):
     reading, holder = Lease(tmp_path, "/reads", wanted=False), Lease(tmp_path, "/work")
     assert (reading.take(), reading.held, reading.lost) == (False, False, False)
     assert not (tmp_path / "lease").exists()
@@ -175,7 +175,7 @@ def test_a_folder_in_place_of_the_lease_is_kept_under_another_name(tmp_path):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no modes")
-def test_the_lease_is_for_its_owner_alone(tmp_path):
+def test_lease_file_is_readable_by_its_owner_only(tmp_path):
     lease = Lease(tmp_path)
     lease.take()
     assert (tmp_path / "lease").stat().st_mode & 0o777 == 0o600
@@ -183,7 +183,7 @@ def test_the_lease_is_for_its_owner_alone(tmp_path):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such files")
-def test_asking_for_it_and_taking_it_again_leave_no_file_open(tmp_path):
+def test_repeated_lease_lookups_leave_no_file_open(tmp_path):
     holder, asking = Lease(tmp_path), Lease(tmp_path)
     before = psutil.Process().num_fds()
     holder.take()

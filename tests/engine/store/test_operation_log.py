@@ -1,4 +1,4 @@
-"""The operations log and the requests to the lease holder."""
+"""The operation log and the requests to the lease holder."""
 
 import time
 
@@ -8,7 +8,7 @@ from cortex.base.types import Progress
 from cortex.engine.store.operation_log import LINE_BYTES
 
 
-def test_the_last_lines_come_first_and_old_ones_go(folder):
+def test_operation_log_lists_last_lines_first_and_drops_old_ones(folder):
     log = folder.store.log
     log.record("index", {"added": 3})
     log.record("config", {"changed": {"chunkSize": 100}})
@@ -22,7 +22,7 @@ def test_the_last_lines_come_first_and_old_ones_go(folder):
 
 
 @pytest.mark.parametrize(("lines", "left"), [(100, 10), (10, 10), (3.5, 3), (0.9, 0), (0, 0)])
-def test_the_oldest_lines_go_where_all_take_too_much(folder, lines, left):
+def test_operation_log_drops_oldest_lines_above_its_size(folder, lines, left):
     log = folder.store.log
     for number in range(10):
         log.record("index", {"number": number})
@@ -36,7 +36,8 @@ def test_a_request_is_seen_until_it_is_answered_or_withdrawn(folder):
     first = log.ask(folder.source.id, True, False, ["src"])
     second = log.ask(folder.source.id + 1, False, True, None)
     assert [
-        (one.id, one.source, one.force, one.limited, one.paths) for one in log.asked(now - 1)
+        (request.id, request.source, request.force, request.limited, request.paths)
+        for request in log.asked(now - 1)
     ] == [
         (first, folder.source.id, True, False, ("src",)),
         (second, folder.source.id + 1, False, True, None),
@@ -51,6 +52,6 @@ def test_a_request_is_seen_until_it_is_answered_or_withdrawn(folder):
     assert log.asked(0) == []
 
 
-def test_requests_from_long_ago_are_not_seen(folder):
+def test_old_requests_are_not_seen(folder):
     folder.store.log.ask(folder.source.id, False, False, None)
     assert folder.store.log.asked(int(time.time()) + 60) == []

@@ -1,6 +1,4 @@
-"""What a confined store shows is what `seeing.sees` allows, whatever is asked, whoever asked
-before.
-"""
+"""Confined stores: every query shows what `visibility.sees` allows."""
 
 from __future__ import annotations
 
@@ -116,7 +114,7 @@ def get_of(store: Store) -> Get:
 
 @pytest.fixture
 def pair(tmp_path: Path) -> Iterator[tuple[Store, Store]]:
-    """A store that is written, and the same one as others see it."""
+    """A store that is written, and the same one confined to a viewer."""
     with closing(Store(tmp_path, shelved=True)) as store, closing(opened(tmp_path)) as confined:
         yield store, confined
 
@@ -133,10 +131,10 @@ EVERYBODY = Viewer("ada", 4, True, frozenset({"*"}))
 
 
 def bodies(draw: st.DrawFn, known: Sequence[Record[Any]]) -> Body:
-    """A body of any kind, that hangs on what is known."""
+    """A body of any kind, with references to known records."""
 
     def some(*kinds: str) -> str:
-        ids = [one.id for one in known if one.kind in kinds]
+        ids = [record.id for record in known if record.kind in kinds]
         return draw(st.sampled_from(["", *ids]))
 
     scope = some("subcortex")
@@ -169,7 +167,7 @@ def bodies(draw: st.DrawFn, known: Sequence[Record[Any]]) -> Body:
                 f"K{len(known)}", subcortex=scope, thread=some("thread"), sensitivity=sensitivity
             )
         case "draft":
-            slugs = [one.body.slug for one in known if one.kind == "subcortex"]
+            slugs = [record.body.slug for record in known if record.kind == "subcortex"]
             target = draw(st.sampled_from(["", some("thread", "task", "subcortex"), *slugs]))
             return Draft(
                 "comment", f"D{len(known)}", "said", target=target, sensitivity=sensitivity
@@ -195,7 +193,7 @@ def bodies(draw: st.DrawFn, known: Sequence[Record[Any]]) -> Body:
 
 @st.composite
 def worlds(draw: st.DrawFn) -> tuple[list[Record[Any]], list[tuple[int, str, str]], list[Viewer]]:
-    """Records, what is changed of some of them afterwards, and who looks."""
+    """Records, later changes of some of them, and viewers."""
     known: list[Record[Any]] = [
         Record(new_id(Subcortex), Subcortex(slug, slug.title()), author="ada")
         for slug in ("first-topic", "second-topic", "third-topic")
@@ -203,7 +201,7 @@ def worlds(draw: st.DrawFn) -> tuple[list[Record[Any]], list[tuple[int, str, str
     for _ in range(draw(st.integers(5, 25))):
         body = bodies(draw, known)
         known.append(Record(new_id(type(body)), body, author=draw(st.sampled_from(NAMES))))
-    scopes = [one.id for one in known if one.kind == "subcortex"]
+    scopes = [record.id for record in known if record.kind == "subcortex"]
     changes = draw(
         st.lists(
             st.tuples(
@@ -228,11 +226,11 @@ def worlds(draw: st.DrawFn) -> tuple[list[Record[Any]], list[tuple[int, str, str
 
 @settings(max_examples=20)
 @given(world=worlds())
-def test_the_views_show_what_the_rule_allows_also_after_things_moved(world, tmp_path_factory):
+def test_views_show_what_the_visibility_rule_allows_after_any_moves(world, tmp_path_factory):
     known, changes, viewers = world
     directory = tmp_path_factory.mktemp("world")
     with closing(Store(directory, shelved=True)) as store:
-        write(store, lambda step: [step.put(one) for one in known])
+        write(store, lambda step: [step.put(record) for record in known])
         with closing(opened(directory)) as confined:
             for viewer in viewers:
                 assert_shows(store, confined, viewer)
@@ -252,61 +250,63 @@ def test_the_views_show_what_the_rule_allows_also_after_things_moved(world, tmp_
 
 
 def assert_shows(store: Store, confined: Store, viewer: Viewer) -> None:
-    """Every question gets what the rule allows of the whole answer."""
+    """Check that every query gives the visible part of the whole answer."""
     get, all_of_them = get_of(store), [kept.record for kept in store.records.changes(0, 1_000)]
-    seen = {one.id: one for one in all_of_them if sees(viewer, one, get)}
+    seen = {record.id: record for record in all_of_them if sees(viewer, record, get)}
     docs = _docs(store)
     with confined.viewed_by(viewer):
         look = confined.records
-        assert look.get(one.id for one in all_of_them) == seen
+        assert look.get(record.id for record in all_of_them) == seen
         assert {kept.record.id for kept in look.changes(0, 1_000)} == seen.keys()
         assert look.has() == bool(seen)
         assert {deed.record for deed in look.deeds(limit=1_000)} == seen.keys()
         for kind in KINDS:
-            ids = {number for number, one in seen.items() if one.kind == kind}
+            ids = {number for number, record in seen.items() if record.kind == kind}
             wanted = RecordFilter(kinds=(kind,))
-            assert {one.id for one in look.select(wanted, 1_000)} == ids
+            assert {record.id for record in look.select(wanted, 1_000)} == ids
             assert look.count(wanted) == len(ids)
         for role in ROLES:
             assert look.targets(role) == {
-                to for one in seen.values() for at, to in refs_of(one.body) if at == role
+                to for record in seen.values() for at, to in refs_of(record.body) if at == role
             }
-        targets = [one.id for one in all_of_them]
+        targets = [record.id for record in all_of_them]
         pointing = {
-            one.id for one in seen.values() if any(to in targets for _, to in refs_of(one.body))
+            record.id
+            for record in seen.values()
+            if any(to in targets for _, to in refs_of(record.body))
         }
-        assert {one.id for one in look.pointing(targets, limit=1_000)} == pointing
-        assert {one.id for one in look.by_path("src")} == {
-            number for number, one in seen.items() if one.kind == "thread"
+        assert {record.id for record in look.pointing(targets, limit=1_000)} == pointing
+        assert {record.id for record in look.by_path("src")} == {
+            number for number, record in seen.items() if record.kind == "thread"
         }
         assert {link.id for link in look.links(targets)} == {
-            number for number, one in seen.items() if one.kind == "link"
+            number for number, record in seen.items() if record.kind == "link"
         }
-        found = {number for number, one in seen.items() if one.kind in FOUND_KINDS}
-        assert {one.id for one in look.by_docs(list(docs)).values()} == found
+        found = {number for number, record in seen.items() if record.kind in FOUND_KINDS}
+        assert {record.id for record in look.by_docs(list(docs)).values()} == found
         assert {brief.id for brief in look.briefs(list(docs), RecordFilter()).values()} == found
         sources, narrowed = look.narrow(RecordFilter(kinds=FOUND_KINDS, since=1), 1_000)
         shelves = {parse_partition(source.name) for source in look.sources(FOUND_KINDS)}
         assert narrowed == {doc for doc, path in docs.items() if path in found}
-        assert {parse_partition(one.name) for one in sources} <= shelves
+        assert {parse_partition(source.name) for source in sources} <= shelves
         for number in seen:
             assert look.versions(number) == _versions(store, viewer, number)
         for hidden in targets:
             assert hidden in seen or not look.versions(hidden)
     holding = {
         RecordPartition(
-            one.kind,
-            one.body.sensitivity != SENSITIVE,
-            scope_of(one, get),
-            one.body.sensitivity == SENSITIVE,
+            record.kind,
+            record.body.sensitivity != SENSITIVE,
+            scope_of(record, get),
+            record.body.sensitivity == SENSITIVE,
         )
-        for one in all_of_them
-        if one.kind in FOUND_KINDS
+        for record in all_of_them
+        if record.kind in FOUND_KINDS
     }
     allowed = {
-        one
-        for one in holding
-        if viewer.may_read(one.scope or "") and (viewer.sensitive or not one.sensitive)
+        partition
+        for partition in holding
+        if viewer.may_read(partition.scope or "") and (viewer.sensitive or not partition.sensitive)
     }
     assert shelves & holding == allowed  # those that are empty now are as those that hold something
 
@@ -317,25 +317,29 @@ def _docs(store: Store) -> dict[int, str]:
 
 
 def _versions(store: Store, viewer: Viewer, number: str) -> dict[int, Record[Any]]:
-    """A record and what it was before, but for when it was more secret."""
+    """A record and its earlier versions, without the more secret ones."""
     every = store.records.versions(number)
     last = max(every)
 
-    def could_be_seen(one: Record[Any]) -> bool:
-        filed = one.kind in ("thread", "comment", "artifact", "task") or getattr(
-            one.body, "subcortex", ""
+    def could_be_seen(record: Record[Any]) -> bool:
+        filed = record.kind in ("thread", "comment", "artifact", "task") or getattr(
+            record.body, "subcortex", ""
         )
-        there = not filed or viewer.may_read(one.body.subcortex)
-        return there and (viewer.sensitive or one.body.sensitivity != SENSITIVE)
+        there = not filed or viewer.may_read(record.body.subcortex)
+        return there and (viewer.sensitive or record.body.sensitivity != SENSITIVE)
 
-    return {version: one for version, one in every.items() if version == last or could_be_seen(one)}
+    return {
+        version: record
+        for version, record in every.items()
+        if version == last or could_be_seen(record)
+    }
 
 
-# -- who looks
+# -- viewers
 # ---------------------------------------------------------------------------------------------------------
 
 
-def test_nobody_sees_nothing(pair):
+def test_store_without_a_viewer_shows_nothing(pair):
     store, confined = pair
     thread = make(store, Thread("Open"), Link("", "supports", ""))[0]
     look = confined.records
@@ -355,25 +359,25 @@ def test_nobody_sees_nothing(pair):
     assert confined.folders.all() == []
 
 
-def test_a_connection_forgets_who_had_it_before(pair):
+def test_reused_connection_forgets_its_earlier_viewer(pair):
     store, confined = pair
     topic, other = make(store, Subcortex("one-topic", "One"), Subcortex("two-topic", "Two"))
     open_one, secret = make(
         store, Thread("Open", subcortex=topic.id), Thread("Secret", subcortex=other.id)
     )
     both = Viewer("ada", 4, True, frozenset({topic.id, other.id}))
-    one = Viewer("bob", 2, False, frozenset({topic.id}))
+    viewer = Viewer("bob", 2, False, frozenset({topic.id}))
     for _ in range(3):
         with confined.viewed_by(both):
             assert {
-                each.id for each in confined.records.select(RecordFilter(kinds=("thread",)))
+                record.id for record in confined.records.select(RecordFilter(kinds=("thread",)))
             } == {open_one.id, secret.id}
             assert (
                 len(confined.records.narrow(RecordFilter(kinds=("thread",), since=1), 100)[0]) == 2
             )
-        with confined.viewed_by(one):
+        with confined.viewed_by(viewer):
             assert [
-                each.id for each in confined.records.select(RecordFilter(kinds=("thread",)))
+                record.id for record in confined.records.select(RecordFilter(kinds=("thread",)))
             ] == [open_one.id]
             assert (
                 len(confined.records.narrow(RecordFilter(kinds=("thread",), since=1), 100)[0]) == 1
@@ -382,7 +386,7 @@ def test_a_connection_forgets_who_had_it_before(pair):
     assert len(confined._connections._idle) == 1
 
 
-def test_threads_see_each_what_is_theirs(pair):
+def test_threads_with_different_viewers_see_their_own_records(pair):
     store, confined = pair
     topics = make(store, *(Subcortex(f"topic-{number}", f"Topic {number}") for number in range(4)))
     for topic in topics:
@@ -399,8 +403,8 @@ def test_threads_see_each_what_is_theirs(pair):
             with confined.viewed_by(viewer), confined.reading():
                 together.wait()
                 found |= {
-                    one.body.subcortex
-                    for one in confined.records.select(RecordFilter(kinds=("thread",)))
+                    record.body.subcortex
+                    for record in confined.records.select(RecordFilter(kinds=("thread",)))
                 }
                 assert confined.records.count(RecordFilter(kinds=("thread",))) == 5
             assert confined.viewer is None
@@ -410,7 +414,7 @@ def test_threads_see_each_what_is_theirs(pair):
         assert list(pool.map(look, range(4))) == [{topic.id} for topic in topics]
 
 
-def test_one_viewer_at_a_time_and_none_within_a_view(pair):
+def test_second_viewer_is_refused_while_one_is_set(pair):
     store, confined = pair
     with confined.viewed_by(EVERYBODY):
         with pytest.raises(CortexError), confined.viewed_by(EVERYBODY):
@@ -427,7 +431,7 @@ def test_one_viewer_at_a_time_and_none_within_a_view(pair):
     assert store.viewer is None
 
 
-def test_a_viewer_whose_tables_could_not_be_written_is_no_viewer(pair):
+def test_viewer_with_unwritten_tables_is_not_set(pair):
     store, confined = pair
     make(store, Thread("Open"))
     broken = Viewer("bob", 2, False, frozenset({object()}))  # type: ignore[arg-type]
@@ -440,14 +444,14 @@ def test_a_viewer_whose_tables_could_not_be_written_is_no_viewer(pair):
         assert confined.records.has()
 
 
-def test_only_what_is_open_for_reading_can_be_confined(tmp_path):
+def test_only_a_read_only_store_can_be_confined(tmp_path):
     with pytest.raises(ValueError):
         Store(tmp_path, confined=True)
     with pytest.raises(ValueError):
         Store(None, read_only=True, confined=True)
 
 
-def test_nothing_can_be_written_through_it(pair):
+def test_confined_store_refuses_writes(pair):
     store, confined = pair
     make(store, Thread("Open"))
     with confined.viewed_by(EVERYBODY):
@@ -466,7 +470,7 @@ def test_nothing_can_be_written_through_it(pair):
     assert store.records.count(RecordFilter()) == 1
 
 
-def test_a_store_that_was_written_without_shelves_can_be_confined(tmp_path):
+def test_store_without_partitions_can_be_confined(tmp_path):
     with closing(Store(tmp_path)) as plain:
         (thread,) = make(plain, Thread("Open"))
     with closing(opened(tmp_path)) as confined, confined.viewed_by(EVERYBODY):
@@ -478,7 +482,7 @@ def test_a_store_that_was_written_without_shelves_can_be_confined(tmp_path):
 # -----------------------------------------------------------------------------------------------
 
 
-def test_questions_are_answered_by_the_same_indexes(pair):
+def test_confined_queries_use_the_same_indexes(pair):
     _, confined = pair
     questions = {
         "SELECT id FROM records WHERE kind = 'thread' ORDER BY made DESC LIMIT 10": "records_made",
@@ -506,7 +510,7 @@ def test_questions_are_answered_by_the_same_indexes(pair):
             ]
 
 
-# -- names of shelves
+# -- names of partitions
 # --------------------------------------------------------------------------------------------------
 
 
@@ -516,13 +520,13 @@ def test_questions_are_answered_by_the_same_indexes(pair):
     st.one_of(st.none(), st.text("ab_!%@21", max_size=9)),
     st.booleans(),
 )
-def test_the_name_of_a_shelf_says_what_it_is(kind, meaning, scope, sensitive):
+def test_partition_name_is_parsed_back(kind, meaning, scope, sensitive):
     shelf = RecordPartition(kind, meaning, scope, sensitive and scope is not None)
     assert parse_partition(shelf.name) == shelf
 
 
 @given(st.text("ab_!%@21", max_size=9), st.booleans())
-def test_sql_reads_the_names_of_shelves_alike(scope, sensitive):
+def test_sql_and_python_parse_partition_names_alike(scope, sensitive):
     from cortex.engine.store.partitions import SHELF_SCOPE, SHELF_SENSITIVE
 
     with closing(sqlite3.connect(":memory:")) as connection:
@@ -531,7 +535,7 @@ def test_sql_reads_the_names_of_shelves_alike(scope, sensitive):
         assert connection.execute(ask, (name,)).fetchone() == (scope, sensitive)
 
 
-def test_names_without_a_scope_are_as_they_were():
+def test_partition_names_without_a_scope_are_unchanged():
     assert [RecordPartition("thread").name, RecordPartition("thread", False).name] == [
         "thread",
         "thread!",

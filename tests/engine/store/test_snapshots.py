@@ -1,4 +1,4 @@
-"""Snapshots of a home: what they hold, who can read them, when one is due, how many stay."""
+"""Snapshots of a home: content, permissions, schedule and limits."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_snapshot_has_what_a_person_wrote_and_no_text_of_documents(home, tmp_p
     assert TEXT.encode() not in gzip.decompress(made.file.read_bytes())
 
 
-def test_every_table_is_either_kept_or_made_again(home):
+def test_every_table_is_in_snapshots_or_derived(home):
     with closing(sqlite3.connect(home / STORE_NAME)) as connection:
         tables = connection.execute(
             "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
@@ -65,7 +65,7 @@ def test_every_table_is_either_kept_or_made_again(home):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="modes of POSIX")
-def test_nobody_else_can_read_a_snapshot_whatever_the_umask(home):
+def test_snapshot_is_readable_by_its_owner_only_under_any_umask(home):
     before = os.umask(0)
     try:
         (home / "backups").mkdir(mode=0o777)
@@ -78,7 +78,7 @@ def test_nobody_else_can_read_a_snapshot_whatever_the_umask(home):
     assert [path.name for path in made.file.parent.iterdir()] == [made.file.name]
 
 
-def test_the_oldest_go_above_seven_or_above_their_size_and_the_newest_stays(home, monkeypatch):
+def test_oldest_snapshots_are_removed_above_the_limits_and_the_newest_stays(home, monkeypatch):
     names = []
     for _ in range(9):
         made = make_snapshot(home / STORE_NAME, ASKED)
@@ -105,7 +105,7 @@ def test_a_snapshot_dated_in_the_future_hides_no_new_one(home):
     assert not is_due(database)
 
 
-def test_a_database_beside_snapshots_is_never_set_aside_as_a_projects(home, folder):
+def test_database_beside_snapshots_is_never_set_aside(home, folder):
     make_snapshot(home / STORE_NAME, ASKED)
     folder.store.close()
     with pytest.raises(CortexError) as caught:
@@ -115,7 +115,7 @@ def test_a_database_beside_snapshots_is_never_set_aside_as_a_projects(home, fold
     assert set_aside(home, replica=True).exists()
 
 
-def test_one_is_due_a_day_after_the_last_and_only_where_something_was_written(home, monkeypatch):
+def test_snapshot_is_due_a_day_after_the_last_if_something_was_written(home, monkeypatch):
     database = home / STORE_NAME
     assert is_due(database)
     make_snapshot(database, DAILY)
@@ -129,13 +129,13 @@ def test_one_is_due_a_day_after_the_last_and_only_where_something_was_written(ho
     assert is_due(database)
 
 
-def test_a_store_without_anything_of_a_person_gets_none(folder):
+def test_store_without_personal_data_gets_no_snapshot(folder):
     folder.write(a_py="x = 1\n")
     assert make_snapshot(folder.store.directory / STORE_NAME, ASKED) is None
     assert not (folder.store.directory / "backups").exists()
 
 
-def test_what_a_killed_process_left_is_swept(home):
+def test_files_left_by_a_killed_snapshot_are_removed(home):
     (home / "backups").mkdir()
     left, young = home / "backups" / ".snapshot-1-1.db", home / "backups" / ".snapshot-1-2.db"
     for file in (left, young):
@@ -148,7 +148,7 @@ def test_what_a_killed_process_left_is_swept(home):
 @pytest.mark.parametrize(
     "damage", [lambda raw: raw[: len(raw) // 2], lambda raw: raw[:100] + b"\xff" + raw[101:]]
 )
-def test_a_snapshot_that_is_cut_or_changed_is_noticed(home, damage: Callable[[bytes], bytes]):
+def test_truncated_or_changed_snapshot_is_detected(home, damage: Callable[[bytes], bytes]):
     made = make_snapshot(home / STORE_NAME, ASKED)
     assert made is not None
     made.file.write_bytes(damage(made.file.read_bytes()))
@@ -160,7 +160,7 @@ def test_a_snapshot_that_is_cut_or_changed_is_noticed(home, damage: Callable[[by
     )
 
 
-def test_there_is_one_before_every_migration(tmp_path, monkeypatch):
+def test_snapshot_is_made_before_every_migration(tmp_path, monkeypatch):
     older = schema.MIGRATIONS[:-1]
     with monkeypatch.context() as patch:
         patch.setattr(schema, "MIGRATIONS", older)
@@ -201,7 +201,7 @@ def test_a_database_that_is_gone_beside_its_indexes_is_no_fresh_start(tmp_path, 
     )
 
 
-def test_a_new_home_is_silent_and_one_with_snapshots_only_is_not(home, tmp_path):
+def test_home_with_snapshots_and_no_database_is_reported_as_lost(home, tmp_path):
     check_present(tmp_path / "new")
     make_snapshot(home / STORE_NAME, ASKED)
     elsewhere = tmp_path / "elsewhere"
@@ -212,7 +212,7 @@ def test_a_new_home_is_silent_and_one_with_snapshots_only_is_not(home, tmp_path)
     assert caught.value.code == "STORE_LOST" and "snapshots: 1" in caught.value.message
 
 
-def test_one_that_was_cut_is_tried_again_after_an_hour(home, monkeypatch):
+def test_interrupted_snapshot_is_retried_after_an_hour(home, monkeypatch):
     folder = home / "backups"
     folder.mkdir()
     (folder / ".snapshot-1-1.db").touch()
@@ -228,9 +228,7 @@ def test_one_that_was_cut_is_tried_again_after_an_hour(home, monkeypatch):
 @pytest.mark.parametrize(
     ("said", "code"), [("database or disk is full", "DISK_FULL"), ("out of memory", "MEMORY_SHORT")]
 )
-def test_a_snapshot_is_not_called_damaged_where_there_is_no_room_to_read_it(
-    home, monkeypatch, said, code
-):
+def test_lack_of_space_to_read_a_snapshot_is_no_damage(home, monkeypatch, said, code):
     made = make_snapshot(home / STORE_NAME, ASKED)
     assert made is not None
 
@@ -243,7 +241,7 @@ def test_a_snapshot_is_not_called_damaged_where_there_is_no_room_to_read_it(
     assert caught.value.code == code
 
 
-def test_a_disk_that_fails_is_not_taken_for_missing_rights(home, monkeypatch):
+def test_disk_failure_is_not_reported_as_missing_permission(home, monkeypatch):
     def fail(number):
         raise OSError(5, "Input/output error")
 

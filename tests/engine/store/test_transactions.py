@@ -1,6 +1,4 @@
-"""What a connection promises: transactions, settings of the database, an end, and errors in words
-that say what to do.
-"""
+"""Database connections: transactions, settings, closing, and errors that say what to do."""
 
 from __future__ import annotations
 
@@ -31,7 +29,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def connect(path: Path) -> Iterator[Callable[..., Connections]]:
-    """Opens the database with a table `t (a)`, or what else is asked for, and closes it again."""
+    """Open the database, by default with a table `t (a)`, and close it again."""
     with ExitStack() as opened:
 
         def open_one(place: Path | None = path, **options: bool) -> Connections:
@@ -64,7 +62,7 @@ def in_thread(work: Callable[[], object]) -> threading.Thread:
     return thread
 
 
-def test_a_database_is_opened_with_what_the_store_relies_on(connect):
+def test_database_is_opened_with_the_required_settings(connect):
     expected = {
         "journal_mode": "wal",
         "synchronous": 1,
@@ -83,7 +81,7 @@ def test_a_database_is_opened_with_what_the_store_relies_on(connect):
         assert {name: setting(writer, name) for name in expected} == expected
 
 
-def test_what_can_not_be_made_again_is_on_the_disk_and_what_goes_is_overwritten(connect):
+def test_durable_write_is_synced_and_erasing_write_overwrites(connect):
     connections = connect()
     for durable, erase in ((True, False), (False, True), (True, True), (False, False)):
         with connections.write(durable=durable, erase=erase) as writer:
@@ -91,7 +89,7 @@ def test_what_can_not_be_made_again_is_on_the_disk_and_what_goes_is_overwritten(
             assert setting(writer, "secure_delete") == int(erase)
 
 
-def test_a_write_that_fails_is_taken_back_at_once(connect, path):
+def test_failed_write_is_rolled_back_at_once(connect, path):
     connections = connect()
     put(connections, 1)
     with pytest.raises(KeyError), connections.write() as writer:
@@ -103,7 +101,7 @@ def test_a_write_that_fails_is_taken_back_at_once(connect, path):
     assert values(connections) == [1]
 
 
-def test_a_write_keeps_other_processes_from_writing_from_its_beginning(connect, path):
+def test_write_locks_out_other_writers_from_its_beginning(connect, path):
     connections = connect()
     with (
         connections.write(),
@@ -113,7 +111,7 @@ def test_a_write_keeps_other_processes_from_writing_from_its_beginning(connect, 
         other.execute("BEGIN IMMEDIATE")
 
 
-def test_every_statement_of_a_reading_block_sees_the_same_state(connect):
+def test_reading_block_sees_one_state(connect):
     connections = connect()
     put(connections, 1)
     with connections.read() as reader:
@@ -126,7 +124,7 @@ def test_every_statement_of_a_reading_block_sees_the_same_state(connect):
     assert values(connections) == [1, 2]
 
 
-def test_a_block_in_memory_keeps_writers_of_other_threads_waiting(connect):
+def test_reading_block_in_memory_makes_other_writers_wait(connect):
     connections = connect(None)
     with connections.read():
         writing = in_thread(lambda: put(connections, 1))
@@ -136,7 +134,7 @@ def test_a_block_in_memory_keeps_writers_of_other_threads_waiting(connect):
     assert values(connections) == [1]
 
 
-def test_writes_together_are_one_and_one_that_fails_takes_back_itself_alone(connect):
+def test_failed_write_in_a_joint_transaction_is_rolled_back_alone(connect):
     connections = connect()
     seen: list[list[int]] = []
     with connections.together():
@@ -152,7 +150,7 @@ def test_writes_together_are_one_and_one_that_fails_takes_back_itself_alone(conn
     assert values(connections) == [1, 3, 4]
 
 
-def test_many_failures_within_one_transaction_are_no_deeper_ones(connect):
+def test_many_failures_in_one_transaction_leave_no_savepoint(connect):
     connections = connect()
     with connections.together() as _, connections.write() as writer:
         for value in range(3):
@@ -166,7 +164,7 @@ def test_many_failures_within_one_transaction_are_no_deeper_ones(connect):
     assert values(connections) == [10, 11, 12]
 
 
-def test_writes_together_are_gone_together(connect):
+def test_failed_joint_transaction_rolls_back_every_write(connect):
     connections = connect()
     with pytest.raises(KeyError), connections.together():
         put(connections, 1)
@@ -176,7 +174,7 @@ def test_writes_together_are_gone_together(connect):
         assert values(connections) == []
 
 
-def test_after_the_transaction_broke_nothing_more_is_written_with_it(connect):
+def test_broken_transaction_accepts_no_more_writes(connect):
     connections = connect()
     with pytest.raises(CortexError), connections.together():
         put(connections, 1)
@@ -188,7 +186,7 @@ def test_after_the_transaction_broke_nothing_more_is_written_with_it(connect):
     assert values(connections) == []
 
 
-def test_a_row_that_is_not_worth_waiting_for_is_written_or_given_up(connect, monkeypatch):
+def test_optional_row_is_written_at_once_or_given_up(connect, monkeypatch):
     connections = connect()
     connections.jot("INSERT INTO t VALUES (?)", (1,))
     in_thread(lambda: connections.jot("INSERT INTO t VALUES (?)", (2,))).join(DEADLINE)
@@ -209,7 +207,7 @@ def test_a_row_that_is_not_worth_waiting_for_is_written_or_given_up(connect, mon
 # -- reading only
 
 
-def test_what_is_open_for_reading_is_not_written_nor_made(connect, path):
+def test_read_only_database_is_never_written_or_created(connect, path):
     with pytest.raises(StoreError) as failed:
         Connections(path, read_only=True)
     assert failed.value.code == "STORE_UNWRITABLE" and not path.exists()
@@ -228,7 +226,7 @@ def test_what_is_open_for_reading_is_not_written_nor_made(connect, path):
             reading._give_back(connection)
 
 
-def test_a_folder_that_can_not_be_written_is_said_to_be_the_reason(connect, path, monkeypatch):
+def test_unwritable_folder_is_named_as_the_reason(connect, path, monkeypatch):
     put(connect(), 1)
     monkeypatch.setattr(module, "is_frozen", lambda folder: folder == path.parent)
     frozen = connect(read_only=True)
@@ -241,7 +239,7 @@ def test_a_folder_that_can_not_be_written_is_said_to_be_the_reason(connect, path
 # -- files
 
 
-def test_a_folder_in_place_of_the_database_is_said_to_be_one(path):
+def test_folder_in_place_of_the_database_is_reported(path):
     path.mkdir()
     with pytest.raises(StoreError, match="is a folder where the database should be") as failed:
         Connections(path)
@@ -259,7 +257,7 @@ def test_a_folder_in_place_of_the_log_is_kept_beside_it(connect, path, suffix):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="an open file can't be moved there")
-def test_a_file_is_still_the_one_that_was_opened_until_it_moves(connect, path, tmp_path):
+def test_database_file_is_current_until_it_is_moved(connect, path, tmp_path):
     connections = connect()
     opened = os.stat(path)
     assert (connections.replaced, is_still(path, opened)) == (False, True)
@@ -274,7 +272,7 @@ def test_a_file_is_still_the_one_that_was_opened_until_it_moves(connect, path, t
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no modes")
-def test_a_new_database_is_its_owners_alone_and_one_that_is_there_keeps_its_mode(connect, path):
+def test_new_database_is_private_and_an_existing_one_keeps_its_mode(connect, path):
     connect()
     assert path.stat().st_mode & 0o777 == 0o600
     other = path.with_name("other.db")
@@ -285,7 +283,7 @@ def test_a_new_database_is_its_owners_alone_and_one_that_is_there_keeps_its_mode
 
 
 @pytest.mark.skipif(os.name == "nt", reason="there are no such numbers there")
-def test_nothing_that_was_opened_stays_open(path):
+def test_closed_database_leaves_no_file_open(path):
     before = psutil.Process().num_fds()
     for _ in range(3):
         with closing(Connections(path)) as connections:
@@ -295,7 +293,7 @@ def test_nothing_that_was_opened_stays_open(path):
     assert psutil.Process().num_fds() == before
 
 
-def test_only_what_is_on_a_disk_and_read_can_be_confined(path, connect):
+def test_only_a_read_only_database_on_disk_can_be_confined(path, connect):
     connections = connect()
     for place, read_only in ((None, True), (path, False)):
         with pytest.raises(ValueError, match="confined"):
@@ -308,7 +306,7 @@ def test_only_what_is_on_a_disk_and_read_can_be_confined(path, connect):
 # -- checkpoints and the end
 
 
-def test_a_checkpoint_says_whether_all_of_the_log_is_in_the_file(connect, path, monkeypatch):
+def test_checkpoint_reports_whether_the_whole_log_is_in_the_file(connect, path, monkeypatch):
     connections = connect()
     log = path.with_name("cortex.db-wal")
     put(connections, 1)
@@ -327,7 +325,7 @@ def test_a_checkpoint_says_whether_all_of_the_log_is_in_the_file(connect, path, 
     assert connect(None).checkpoint() is True
 
 
-def test_a_closed_store_says_so_whatever_it_is_asked(path):
+def test_closed_database_refuses_every_call(path):
     for place in (path, None):
         connections = Connections(place)
         connections.close()
@@ -343,7 +341,7 @@ def test_a_closed_store_says_so_whatever_it_is_asked(path):
             assert "cause" not in failed.value.context
 
 
-def test_closing_takes_no_time_where_nobody_reads(connect, monkeypatch):
+def test_closing_without_a_reader_is_immediate(connect, monkeypatch):
     monkeypatch.setattr(module, "CLOSE_SECONDS", DEADLINE)
     connections = connect()
     put(connections, 1)
@@ -353,7 +351,7 @@ def test_closing_takes_no_time_where_nobody_reads(connect, monkeypatch):
     assert time.monotonic() - began < DEADLINE / 2
 
 
-def test_closing_waits_for_a_reader_and_goes_on_when_that_is_done(connect, monkeypatch):
+def test_closing_waits_until_a_reader_is_done(connect, monkeypatch):
     monkeypatch.setattr(module, "CLOSE_SECONDS", DEADLINE)
     connections = connect()
     inside, leave = threading.Event(), threading.Event()
@@ -377,8 +375,7 @@ def test_closing_waits_for_a_reader_and_goes_on_when_that_is_done(connect, monke
     assert seen == [[]] and time.monotonic() - began < DEADLINE / 2
 
 
-def test_who_opens_a_database_that_fails_may_open_another_one_beside_it(connect, monkeypatch):
-    """A connection that could not be opened is not one that reads."""
+def test_closing_after_a_failed_open_waits_for_no_reader(connect, monkeypatch):
     monkeypatch.setattr(module, "CLOSE_SECONDS", DEADLINE)
     connections = connect()
     with monkeypatch.context() as patched:
@@ -395,7 +392,7 @@ def test_who_opens_a_database_that_fails_may_open_another_one_beside_it(connect,
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize("work", [lambda c: put(c, 1), values, Connections.checkpoint])
 @pytest.mark.parametrize("in_memory", [True, False])
-def test_a_fork_may_not_use_them(connect, work, in_memory):
+def test_forked_process_cannot_use_inherited_connections(connect, work, in_memory):
     connections = connect(None) if in_memory else connect()
     if in_memory and work is Connections.checkpoint:
         assert connections.checkpoint() is True
@@ -441,7 +438,7 @@ def test_a_fork_may_not_use_them(connect, work, in_memory):
         (PermissionError(errno.EACCES, "not allowed"), "STORE_UNWRITABLE"),
     ],
 )
-def test_every_failure_of_the_database_says_what_it_is_and_where(error: Exception, code: str):
+def test_database_failure_is_reported_with_its_code_and_place(error: Exception, code: str):
     place = Path("/somewhere/cortex.db")
     with pytest.raises(CortexError) as failed, translated(place):
         raise error
@@ -457,7 +454,7 @@ def test_every_failure_of_the_database_says_what_it_is_and_where(error: Exceptio
     )
 
 
-def test_other_failures_pass_as_they_are():
+def test_other_errors_pass_unchanged():
     for error in (OSError(errno.EEXIST, "there"), KeyError("x")):
         with pytest.raises(type(error)) as failed, translated(Path("/x")):
             raise error

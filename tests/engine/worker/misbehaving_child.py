@@ -1,6 +1,4 @@
-"""A worker process whose cutter does what a file's name says: the real protocol with real
-accidents.
-"""
+"""A worker process with accidents named by its files, over the real protocol."""
 
 import ctypes
 import os

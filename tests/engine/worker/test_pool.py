@@ -1,4 +1,4 @@
-"""The pool against processes that die, hang, eat memory and lie."""
+"""The worker pool: processes that die, hang, eat memory or send nonsense."""
 
 import os
 import signal
@@ -19,7 +19,7 @@ from cortex.engine.worker.pool import Pool
 CHILD = str(Path(__file__).with_name("misbehaving_child.py"))
 
 
-def misbehaving(memory_bytes: int = 1 << 30) -> list[str]:
+def misbehaving_command(memory_bytes: int = 1 << 30) -> list[str]:
     return [sys.executable, "-P", CHILD, str(memory_bytes)]
 
 
@@ -64,7 +64,7 @@ def children_of(pid: int) -> list[psutil.Process]:
 
 @pytest.fixture
 def pool():
-    with Pool(2, command=misbehaving(512 << 20)) as made:
+    with Pool(2, command=misbehaving_command(512 << 20)) as made:
         yield made
 
 
@@ -84,7 +84,7 @@ def test_a_crash_in_native_code_costs_one_file(pool):
 
 def test_a_worker_that_hangs_costs_one_file():
     files = files_with("hangs")
-    with Pool(2, timeout_seconds=3, command=misbehaving()) as pool:
+    with Pool(2, timeout_seconds=3, command=misbehaving_command()) as pool:
         assert refused(files, run(pool, files)) == {"hangs.txt": "timed out"}
 
 
@@ -111,7 +111,7 @@ BAD_FRAMES = {
 
 @pytest.mark.parametrize("greets", [True, False])
 @pytest.mark.parametrize("frame", BAD_FRAMES)
-def test_an_answer_that_is_none_costs_one_file_and_the_run_goes_on(frame, greets):
+def test_malformed_answer_costs_one_file_and_the_run_goes_on(frame, greets):
     code = f"""
 import marshal, sys
 def frame(body):
@@ -138,7 +138,7 @@ def test_a_program_that_can_not_be_started_is_named_in_each_refusal(tmp_path):
     assert reasons
 
 
-def test_the_time_to_start_is_not_the_files(tmp_path):
+def test_start_of_a_worker_does_not_count_against_the_file_timeout(tmp_path):
     slow = f"import runpy, sys, time; time.sleep(1); sys.argv = ['child', '0']; runpy.run_path({CHILD!r}, run_name='__main__')"
     files = files_with(count=3)
     with Pool(1, timeout_seconds=0.8, command=[sys.executable, "-c", slow]) as pool:
@@ -157,7 +157,7 @@ def test_an_exception_costs_one_file_and_names_itself(pool):
     assert refused(files, run(pool, files)) == {"raises.txt": "failed: RuntimeError: no such thing"}
 
 
-def test_what_a_file_prints_does_not_disturb_the_answers(pool):
+def test_output_printed_by_a_cutter_does_not_disturb_the_answers(pool):
     files = files_with("prints")
     assert refused(files, run(pool, files)) == {}
 
@@ -199,7 +199,7 @@ def test_no_files_give_no_answers(pool):
     assert children_of(os.getpid()) == []
 
 
-def test_nothing_is_left_after_close(pool):
+def test_no_worker_is_left_after_close(pool):
     run(pool, files_with(count=40))
     assert children_of(os.getpid())
     begun = time.monotonic()
@@ -273,7 +273,7 @@ def test_a_killed_parent_leaves_no_worker(until):
         import sys
         from cortex.base.types import Cancel
         from cortex.engine.worker.pool import Pool
-        pool = Pool(2, timeout_seconds=60, command={misbehaving()!r})
+        pool = Pool(2, timeout_seconds=60, command={misbehaving_command()!r})
         list(pool.cut_all([(n, "file.txt", b"x" * 200_000) for n in range(8)], 250, 0, Cancel()))
         sys.stdout.write("ready\\n")
         sys.stdout.flush()

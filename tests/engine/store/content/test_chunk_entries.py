@@ -1,6 +1,4 @@
-"""Entries of chunk files in a store: one transaction for all files, one file that can be taken
-back, filters by type and tags.
-"""
+"""Entries of chunk files in a store: one transaction, rollback of one file, filters."""
 
 import pytest
 
@@ -49,7 +47,7 @@ def test_an_entry_comes_back_whole(store, source):
     assert everything(store) == {"é🎉": one}
 
 
-def test_types_are_any_of_and_tags_all_of(store, source):
+def test_entry_filter_matches_any_type_and_all_tags(store, source):
     with store.entries.update(source) as update:
         docs = {
             name: put(update, entry(name, kind=kind, tags=tags)).doc
@@ -68,7 +66,7 @@ def test_types_are_any_of_and_tags_all_of(store, source):
     assert having((), ("nowhere", "a")) == frozenset()
 
 
-def test_a_file_that_fails_is_taken_back_alone(store, source):
+def test_failed_file_is_rolled_back_alone(store, source):
     with store.entries.update(source) as update:
         with update.file():
             first = put(update, entry("x"))
@@ -94,7 +92,7 @@ def test_an_update_that_fails_changes_nothing(store, source):
     assert store.content.seq() == 0
 
 
-def test_what_is_removed_leaves_no_text_and_no_tag(store, source):
+def test_removed_entry_leaves_no_text_and_no_tag(store, source):
     with store.entries.update(source) as update, update.file():
         held = put(update, entry("x", "secret text"))
         put(update, entry("y"))
@@ -108,7 +106,7 @@ def test_what_is_removed_leaves_no_text_and_no_tag(store, source):
     assert store.check() == []
 
 
-def test_what_no_index_looks_at_is_written_without_a_new_doc(store, source):
+def test_change_outside_the_indexed_fields_keeps_the_doc(store, source):
     with store.entries.update(source) as update, update.file():
         held = put(update, entry("x"))
     with store.entries.update(source) as update:

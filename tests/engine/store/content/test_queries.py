@@ -1,4 +1,4 @@
-"""Reading for answers: places, definitions, texts, counts."""
+"""Content queries: places, definitions, texts, counts."""
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -11,7 +11,7 @@ from cortex.engine.store.content.queries import rows_below
 CODE = 'class Lamp:\n    """A light."""\n\n    def switch(self):\n        return 1\n\n\ndef lamp():\n    return Lamp()\n'
 
 
-def test_ids_that_the_truth_does_not_know_are_left_out(folder):
+def test_unknown_ids_are_left_out_of_places(folder):
     folder.write(a_py=CODE)
     doc = folder.doc("a.py")
     chunks = [chunk for chunk, _ in folder.store.content.chunks(folder.blob("a.py"))]
@@ -19,18 +19,19 @@ def test_ids_that_the_truth_does_not_know_are_left_out(folder):
     assert list(folder.store.content.places(pairs)) == [(doc, chunks[0])]
 
 
-def test_definitions_are_found_in_any_case_those_written_exactly_so_first(folder):
+def test_definitions_are_found_in_any_case_exact_case_first(folder):
     folder.write(a_py=CODE)
     found = folder.store.content.definitions([folder.source.id], ["lamp", "switch"])
-    assert [one.qualified for one in found] == ["Lamp.switch", "lamp", "Lamp"]
+    assert [definition.qualified for definition in found] == ["Lamp.switch", "lamp", "Lamp"]
     chunks = dict(folder.store.content.chunks(folder.blob("a.py")))
     assert [
-        chunks[one.chunk].start_line <= line for one, line in zip(found, (4, 8, 1), strict=True)
+        chunks[definition.chunk].start_line <= line
+        for definition, line in zip(found, (4, 8, 1), strict=True)
     ] == [True] * 3
-    assert {one.doc for one in found} == {folder.doc("a.py")}
+    assert {definition.doc for definition in found} == {folder.doc("a.py")}
 
 
-def test_where_a_name_is_defined_does_not_cost_more_than_its_text_has_headings(folder):
+def test_cost_of_a_definition_grows_with_the_headings_of_its_text(folder):
     """Counted in steps of SQLite, of which a look at each heading takes some twenty: a look at each
     chunk for each took 400,000,000.
     """
@@ -52,7 +53,7 @@ def test_where_a_name_is_defined_does_not_cost_more_than_its_text_has_headings(f
     chunks = dict(folder.store.content.chunks(folder.blob("a.md")))
     assert len(chunks) == headings and len(found) == 200
     assert found[0].doc == folder.doc("b.md")
-    assert [chunks[one.chunk].start_line for one in found[1:]] == list(range(1, 200))
+    assert [chunks[definition.chunk].start_line for definition in found[1:]] == list(range(1, 200))
 
 
 @settings(
@@ -64,7 +65,7 @@ def test_where_a_name_is_defined_does_not_cost_more_than_its_text_has_headings(f
         max_size=120,
     )
 )
-def test_a_name_stands_in_all_chunks_that_hold_its_line_and_in_no_other(folder, lines):
+def test_definition_is_in_exactly_the_chunks_that_hold_its_line(folder, lines):
     folder.write(a_md="\n".join(lines))
     chunks = folder.store.content.chunks(folder.blob("a.md"))
     named = [
@@ -72,18 +73,18 @@ def test_a_name_stands_in_all_chunks_that_hold_its_line_and_in_no_other(folder, 
         for symbol in folder.store.content.symbols(folder.blob("a.md"))
         if symbol.name.lower() == "lamp"
     ]
-    named.sort(key=lambda one: (one.name != "lamp", one.start_line))
+    named.sort(key=lambda symbol: (symbol.name != "lamp", symbol.start_line))
     wanted = [
-        (n, one.qualified)
-        for one in named
-        for n, each in chunks
-        if each.start_line <= one.start_line <= each.end_line
+        (n, symbol.qualified)
+        for symbol in named
+        for n, chunk in chunks
+        if chunk.start_line <= symbol.start_line <= chunk.end_line
     ]
     found = folder.store.content.definitions([folder.source.id], ["lamp"])
-    assert [(one.chunk, one.qualified) for one in found] == wanted
+    assert [(definition.chunk, definition.qualified) for definition in found] == wanted
 
 
-def test_a_name_on_a_line_of_many_chunks_stands_in_each(folder):
+def test_definition_on_a_line_of_many_chunks_is_in_each(folder):
     folder.write(
         a_py="x = 1\n" * 400 + "def lamp(): return [" + "1, " * 4_000 + "]\n" + "y = 1\n" * 400
     )
@@ -95,11 +96,12 @@ def test_a_name_on_a_line_of_many_chunks_stands_in_each(folder):
         for definition in folder.store.content.definitions([folder.source.id], ["lamp"])
     ] == here
     assert [
-        one.chunk for one in folder.store.content.definitions([folder.source.id], ["lamp"], 3)
+        definition.chunk
+        for definition in folder.store.content.definitions([folder.source.id], ["lamp"], 3)
     ] == here[:3]
 
 
-def test_a_text_comes_back_as_it_went_in(folder):
+def test_text_is_read_back_unchanged(folder):
     text = "s = 'Zoë 漢字 \U0001f9ff'\n\n\tx = 1"
     folder.write(a_py=text)
     assert folder.store.content.text(folder.blob("a.py")) == text
@@ -107,7 +109,7 @@ def test_a_text_comes_back_as_it_went_in(folder):
         assert text[chunk.start : chunk.end].strip()
 
 
-def test_docs_below_a_folder_are_those_in_it_and_not_its_neighbours(folder):
+def test_docs_below_a_folder_exclude_its_neighbours(folder):
     folder.write_all(
         {
             "src/a.py": "a = 1\n",
@@ -120,7 +122,7 @@ def test_docs_below_a_folder_are_those_in_it_and_not_its_neighbours(folder):
     assert below == ["src/a.py", "src/in/b.py"]
 
 
-def test_whether_a_path_is_known_is_told_without_a_look_at_all_docs(folder):
+def test_path_is_looked_up_without_a_scan_of_all_docs(folder):
     folder.write_all({"src/a.py": "a = 1\n", "src2/c.py": "c = 1\n"})
     lookup, source = folder.store.content, folder.source.id
     assert [
@@ -136,7 +138,7 @@ def test_whether_a_path_is_known_is_told_without_a_look_at_all_docs(folder):
 
 
 @pytest.mark.parametrize("path", ["a.py", "a.md"])
-def test_symbols_come_back_as_they_went_in(folder, path):
+def test_symbols_are_read_back_unchanged(folder, path):
     text = (
         CODE
         if path == "a.py"
@@ -148,14 +150,14 @@ def test_symbols_come_back_as_they_went_in(folder, path):
     assert any(symbol.parent for symbol in cut.symbols)
 
 
-def test_counts_are_of_docs_not_of_content(folder):
+def test_counts_are_of_docs_not_of_blobs(folder):
     folder.write(a_py="x = 1\n", b_py="x = 1\n")
     assert folder.store.content.counts(folder.source.id) == Counts(2, 2, 12)
     assert folder.store.content.languages(folder.source.id) == {"python": 2}
     assert folder.store.content.sizes(folder.source.id, 5, 100) == (0, 2, 0)
 
 
-def test_sources_do_not_see_each_other(folder):
+def test_sources_do_not_see_each_other_s_docs(folder):
     other = folder.store.content.source("files", "other", "/other")
     folder.write(a_py=CODE)
     assert folder.store.content.definitions([other.id], ["Lamp"]) == []
@@ -163,7 +165,7 @@ def test_sources_do_not_see_each_other(folder):
     assert folder.store.content.source("files", "other", "/other") == other
 
 
-def test_a_text_that_we_could_not_have_written_is_refused():
+def test_damaged_or_oversized_blob_is_reported_as_corrupt():
     import zlib
 
     import pytest
@@ -184,39 +186,37 @@ def test_a_text_that_we_could_not_have_written_is_refused():
         assert caught.value.code == "STORE_CORRUPT"
 
 
-def test_what_is_remembered_of_several_sources_is_of_this_state(folder):
-    """How many docs they have, and whether there are others: asked for by every search, and looked
-    up once.
-    """
-    store, one = folder.store, folder.source.id
+def test_cached_counts_of_sources_follow_every_change(folder):
+    """Every search needs the number of docs and of other sources, and reads them once."""
+    store, own = folder.store, folder.source.id
     other = store.content.source("files", "other", "/other").id
     folder.write(a_py=CODE)
-    assert [store.content.are_all(some) for some in ((one,), (other,), (one, other))] == [
+    assert [store.content.are_all(some) for some in ((own,), (other,), (own, other))] == [
         True,
         False,
         True,
     ]
-    assert (store.counts(one, other).docs, store.counts(one).docs, store.counts(other).docs) == (
+    assert (store.counts(own, other).docs, store.counts(own).docs, store.counts(other).docs) == (
         1,
         1,
         0,
     )
     folder.source = store.content.source("files", "other", "/other")
     folder.write_all({"b.py": CODE, "c.py": "c = 1\n"})
-    assert [store.content.are_all(some) for some in ((one,), (other,), (one, other))] == [
+    assert [store.content.are_all(some) for some in ((own,), (other,), (own, other))] == [
         False,
         False,
         True,
     ]
-    assert (store.counts(one, other).docs, store.counts(one).docs, store.counts(other).docs) == (
+    assert (store.counts(own, other).docs, store.counts(own).docs, store.counts(other).docs) == (
         3,
         1,
         2,
     )
     folder.remove("b.py", "c.py")
-    assert [store.content.are_all(some) for some in ((one,), (other,), (one, other))] == [
+    assert [store.content.are_all(some) for some in ((own,), (other,), (own, other))] == [
         True,
         False,
         True,
     ]
-    assert (store.counts(one, other).docs, store.counts(other).docs) == (1, 0)
+    assert (store.counts(own, other).docs, store.counts(other).docs) == (1, 0)

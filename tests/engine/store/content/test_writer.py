@@ -1,4 +1,4 @@
-"""The truth: seq, ids, content shared between docs, and what is dropped when."""
+"""Content writes: seq, ids, content shared between docs, and the removal of content."""
 
 import time
 
@@ -18,7 +18,7 @@ def test_every_change_raises_seq_by_one(folder):
     assert folder.store.content.seq() == 3
 
 
-def test_a_new_time_of_a_file_is_no_news_to_the_indexes(folder):
+def test_new_modification_time_alone_leaves_the_indexes_current(folder):
     folder.write(a_py="x = 1\n")
     folder.store.content.apply(
         folder.source.id, ContentChange(touched=[(folder.doc("a.py"), ScannedFile("a.py", 6, 99))])
@@ -27,7 +27,7 @@ def test_a_new_time_of_a_file_is_no_news_to_the_indexes(folder):
     assert folder.store.content.known(folder.source.id)["a.py"].mtime_ns == 99
 
 
-def test_a_changed_text_is_a_new_doc_and_ids_are_never_used_again(folder):
+def test_changed_text_gets_a_new_doc_id_that_is_never_reused(folder):
     seen: set[int] = set()
     for text in ("x = 1\n", "x = 2\n", "x = 3\n"):
         folder.write(a_py=text)
@@ -38,7 +38,7 @@ def test_a_changed_text_is_a_new_doc_and_ids_are_never_used_again(folder):
     assert folder.doc("a.py") not in seen
 
 
-def test_chunk_ids_are_never_used_again_even_when_their_blob_is_forgotten(folder):
+def test_chunk_ids_are_never_reused_after_their_blob_is_gone(folder):
     folder.write(a_py="x = 1\n")
     ((first, _),) = folder.store.content.chunks(folder.blob("a.py"))
     folder.store.content.forget([folder.doc("a.py")])
@@ -68,7 +68,7 @@ def test_a_rename_and_a_branch_switch_and_back_need_no_new_blob(folder):
     assert folder.store.content.text(folder.blob("b.py")) == "y = 1\n"
 
 
-def test_the_last_removals_are_remembered_after_the_words_have_dropped_them(folder, monkeypatch):
+def test_last_removals_are_remembered_after_the_lexical_index_dropped_them(folder, monkeypatch):
     monkeypatch.setattr(writer, "REMOVALS", 2)
     folder.write(a_py="x = 1\n", b_py="y = 1\n", c_py="z = 1\n")
     docs = [folder.doc(path) for path in ("a.py", "b.py", "c.py")]
@@ -88,7 +88,7 @@ def test_the_last_removals_are_remembered_after_the_words_have_dropped_them(fold
     )
 
 
-def test_in_doubt_no_removal_counts_as_known_until_something_changes(folder):
+def test_doubted_store_knows_no_removals_until_the_next_change(folder):
     seq = folder.write(a_py="x = 1\n")
     folder.catch_up()
     assert folder.store.content.remembers(seq)
@@ -97,7 +97,7 @@ def test_in_doubt_no_removal_counts_as_known_until_something_changes(folder):
     assert folder.store.content.remembers(folder.write(b_py="y = 1\n"))
 
 
-def test_content_that_nothing_uses_goes_after_a_while(folder):
+def test_unused_content_is_dropped_after_a_while(folder):
     folder.write(a_py="x = 1\n", b_py="y = 1\n")
     folder.remove("a.py")
     now = int(time.time())
@@ -106,7 +106,7 @@ def test_content_that_nothing_uses_goes_after_a_while(folder):
     assert folder.blobs() == 1
 
 
-def test_content_that_is_used_again_stays(folder):
+def test_content_used_again_is_kept(folder):
     folder.write(a_py="x = 1\n")
     folder.link("b.py", like="a.py")
     folder.remove("a.py")
@@ -115,7 +115,7 @@ def test_content_that_is_used_again_stays(folder):
     assert folder.store.content.sweep(int(time.time()) + 1) == 0
 
 
-def test_content_that_is_forgotten_goes_at_once_unless_another_doc_uses_it(folder):
+def test_forgotten_content_is_dropped_at_once_unless_another_doc_uses_it(folder):
     folder.write(a_py="x = 1\n", b_py="x = 1\n")
     folder.store.content.forget([folder.doc("a.py")])
     assert folder.blobs() == 1
@@ -123,13 +123,13 @@ def test_content_that_is_forgotten_goes_at_once_unless_another_doc_uses_it(folde
     assert folder.blobs() == 0
 
 
-def test_forgetting_what_is_not_there_is_nothing(folder):
+def test_forgetting_an_unknown_doc_changes_nothing(folder):
     folder.write(a_py="x = 1\n")
     folder.store.content.forget([999])
     assert "a.py" in folder.store.content.known(folder.source.id)
 
 
-def test_a_refused_file_leaves_the_docs_and_comes_back_when_it_can_be_read(folder):
+def test_refused_file_leaves_the_docs_until_it_can_be_read(folder):
     folder.write(a_py="x = 1\n")
     folder.store.content.apply(
         folder.source.id, ContentChange(skips=[(ScannedFile("a.py", 5, 7), "binary")])
@@ -140,7 +140,7 @@ def test_a_refused_file_leaves_the_docs_and_comes_back_when_it_can_be_read(folde
     assert folder.store.content.skips(folder.source.id) == {}
 
 
-def test_a_change_that_fails_leaves_nothing_behind(folder):
+def test_failed_change_is_rolled_back(folder):
     folder.write(a_py="x = 1\n")
     try:
         # There is no such blob

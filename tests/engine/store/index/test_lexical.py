@@ -1,4 +1,4 @@
-"""The word index: rows, watermark, narrowing, and what damage does."""
+"""The lexical index: rows, watermark, filters, damage."""
 
 import os
 import random
@@ -41,12 +41,12 @@ def find(
     ]
 
 
-def test_fresh_words_have_no_watermark_and_no_rows(tmp_path):
+def test_new_lexical_index_has_no_watermark_and_no_rows(tmp_path):
     words = LexicalIndex(tmp_path / "w", create=True)
     assert (words.watermark(), len(words), find(words, "x")) == (NO_WATERMARK, 0, [])
 
 
-def test_the_watermark_is_committed_with_the_rows(tmp_path):
+def test_watermark_is_committed_with_the_rows(tmp_path):
     words = LexicalIndex(tmp_path / "w", create=True)
     words.apply([row(1, 1, "lamp")], (), 7)
     words.close()
@@ -54,7 +54,7 @@ def test_the_watermark_is_committed_with_the_rows(tmp_path):
     assert (again.watermark(), len(again), find(again, "lamp")) == (7, 1, [(1, 1)])
 
 
-def test_a_lock_that_somebody_gives_back_in_a_moment_is_waited_for(tmp_path, monkeypatch):
+def test_briefly_held_lock_is_waited_for(tmp_path, monkeypatch):
     first, second = LexicalIndex(tmp_path / "w", create=True), LexicalIndex(tmp_path / "w")
     first.apply([row(1, 1, "lamp")], (), 1)
     monkeypatch.setattr(words_module, "LOCK_SECONDS", 0.0)
@@ -70,7 +70,7 @@ def test_a_lock_that_somebody_gives_back_in_a_moment_is_waited_for(tmp_path, mon
     second.close()
 
 
-def test_rows_that_fail_on_the_way_in_leave_the_index_as_it_was(tmp_path):
+def test_failed_rows_leave_the_lexical_index_unchanged(tmp_path):
     words = LexicalIndex(tmp_path / "w", create=True)
     words.apply([row(1, 1, "lamp")], (), 1)
 
@@ -85,9 +85,7 @@ def test_rows_that_fail_on_the_way_in_leave_the_index_as_it_was(tmp_path):
     assert find(words, "lamp") == [(1, 1), (3, 3)]
 
 
-def test_how_often_a_word_stands_in_some_sources_follows_what_is_written_here_and_elsewhere(
-    tmp_path, monkeypatch
-):
+def test_word_frequency_follows_writes_here_and_elsewhere(tmp_path, monkeypatch):
     monkeypatch.setattr(words_module, "MAX_COUNTED", 2)
     monkeypatch.setattr(words_module, "MAX_WORDS_COUNTED", 1)
     words = LexicalIndex(tmp_path / "w", create=True)
@@ -96,22 +94,22 @@ def test_how_often_a_word_stands_in_some_sources_follows_what_is_written_here_an
     )
     reader = LexicalIndex(tmp_path / "w")
     for sources, lamps, bulbs in (((1,), 1, 0), ((1, 2), 2, 0), ((2, 3), 2, 1), ((1,), 1, 0)):
-        for one in (words, reader, words):
+        for index in (words, reader, words):
             found = [
-                one.frequency(word, narrow=SearchFilter(sources))
+                index.frequency(word, narrow=SearchFilter(sources))
                 for word in ("lamp", "bulb", "lamp")
             ]
             assert found == [lamps, bulbs, lamps]
     words.apply([row(4, 4, "lamp")], [3], 2)
     reader.reload()
-    for one in (words, reader):
+    for index in (words, reader):
         assert [
-            one.frequency("lamp", narrow=SearchFilter(sources)) for sources in ((1,), (2, 3))
+            index.frequency("lamp", narrow=SearchFilter(sources)) for sources in ((1,), (2, 3))
         ] == [2, 1]
     words.close()
 
 
-def test_what_stands_in_few_rows_is_counted_as_what_stands_in_many(tmp_path, monkeypatch):
+def test_word_frequency_is_the_same_for_few_and_many_rows(tmp_path, monkeypatch):
     words = LexicalIndex(tmp_path / "w", create=True)
     told = ("lamp", "lamp bulb", "bulbs", "shade")
     words.apply([row(doc, doc, told[doc % 4], source=doc % 7) for doc in range(1, 200)], (), 1)
@@ -130,7 +128,7 @@ def test_what_stands_in_few_rows_is_counted_as_what_stands_in_many(tmp_path, mon
     words.close()
 
 
-def test_replaying_twice_changes_nothing(tmp_path):
+def test_replayed_changes_leave_the_lexical_index_unchanged(tmp_path):
     words = LexicalIndex(tmp_path / "w", create=True)
     words.apply([row(9, 9, "old")], (), 1)
     for _ in range(3):
@@ -139,13 +137,13 @@ def test_replaying_twice_changes_nothing(tmp_path):
     assert (len(words), words.watermark()) == (3, 5)
 
 
-def test_equal_scores_come_by_doc_and_chunk(tmp_path):
+def test_equal_lexical_scores_are_ordered_by_doc_and_chunk(tmp_path):
     words = LexicalIndex(tmp_path / "w", create=True)
     words.apply([row(doc, doc, "lamp") for doc in (3, 1, 2)], (), 1)
     assert find(words, "lamp") == [(1, 1), (2, 2), (3, 3)]
 
 
-def test_narrowing_is_by_source_extension_language_and_doc(tmp_path):
+def test_lexical_search_narrows_by_source_extension_language_and_doc(tmp_path):
     words = LexicalIndex(tmp_path / "w", create=True)
     rows = [
         row(1, 1, "lamp"),
@@ -165,7 +163,7 @@ def test_narrowing_is_by_source_extension_language_and_doc(tmp_path):
 
 
 @pytest.mark.parametrize("share", [0.02, 0.3, 0.9])
-def test_many_docs_narrow_as_few_do(tmp_path, monkeypatch, share):
+def test_lexical_search_narrows_alike_by_few_and_many_docs(tmp_path, monkeypatch, share):
     chance = random.Random(5)
     words = LexicalIndex(tmp_path / "w", create=True)
     words.apply(
@@ -187,7 +185,7 @@ def test_many_docs_narrow_as_few_do(tmp_path, monkeypatch, share):
             assert find(words, "nowhere", narrow) == []
 
 
-def test_an_extension_is_lower_case_and_a_name_without_one_is_its_own():
+def test_extension_is_lower_case_or_the_whole_name():
     assert [extension_of(path) for path in ("a/b.PY", "Makefile", "a.b/c", ".bashrc")] == [
         "py",
         "makefile",
@@ -196,7 +194,7 @@ def test_an_extension_is_lower_case_and_a_name_without_one_is_its_own():
     ]
 
 
-def test_a_reader_follows_a_writer_when_it_reloads(tmp_path):
+def test_lexical_reader_sees_new_rows_after_a_reload(tmp_path):
     writer = LexicalIndex(tmp_path / "w", create=True)
     writer.apply([row(1, 1, "lamp")], (), 1)
     reader = LexicalIndex(tmp_path / "w")
@@ -205,7 +203,7 @@ def test_a_reader_follows_a_writer_when_it_reloads(tmp_path):
     assert (find(reader, "lamp"), reader.watermark()) == ([(2, 2)], 2)
 
 
-def test_opening_words_that_are_not_there_makes_none(tmp_path):
+def test_opening_a_missing_lexical_index_creates_none(tmp_path):
     with pytest.raises(StoreError) as caught:
         LexicalIndex(tmp_path / "w")
     assert caught.value.code == "INDEX_DAMAGED"
@@ -213,7 +211,7 @@ def test_opening_words_that_are_not_there_makes_none(tmp_path):
 
 
 @pytest.mark.parametrize("damage", ["cut", "garbage", "deleted"])
-def test_damaged_words_are_an_error_or_work_but_never_a_crash(tmp_path, damage):
+def test_damaged_lexical_index_works_or_raises_but_never_crashes(tmp_path, damage):
     original = LexicalIndex(tmp_path / "w", create=True)
     original.apply([row(doc, doc, f"lamp number{doc}") for doc in range(1, 60)], (), 1)
     original.close()
@@ -240,7 +238,7 @@ def test_damaged_words_are_an_error_or_work_but_never_a_crash(tmp_path, damage):
             assert error.code == "INDEX_DAMAGED"
 
 
-def test_deleted_rows_do_not_come_back_when_the_merges_of_a_killed_writer_end(tmp_path):
+def test_deleted_rows_stay_deleted_after_the_merges_of_a_killed_writer(tmp_path):
     words, live, number = LexicalIndex(tmp_path / "w", create=True), set(), 0
     chance = random.Random(4)
     for step in range(60):
@@ -256,7 +254,7 @@ def test_deleted_rows_do_not_come_back_when_the_merges_of_a_killed_writer_end(tm
     words.close()
 
 
-def test_which_of_many_words_a_row_holds_is_told_for_each(tmp_path):
+def test_held_words_are_listed_for_each_row(tmp_path):
     words = LexicalIndex(tmp_path / "w", create=True)
     said = [f"word{number}" for number in range(MAX_HELD)]
     words.apply(
@@ -267,7 +265,7 @@ def test_which_of_many_words_a_row_holds_is_told_for_each(tmp_path):
     assert words.held([], EVERYWHERE, 10) == {}
 
 
-def test_a_changed_byte_anywhere_in_a_segment_is_found(tmp_path):
+def test_changed_byte_anywhere_in_a_segment_is_detected(tmp_path):
     words = LexicalIndex(tmp_path / "w", create=True)
     words.apply([row(doc, doc, f"lamp number{doc}") for doc in range(1, 60)], (), 1)
     words.close()
@@ -285,7 +283,7 @@ def test_a_changed_byte_anywhere_in_a_segment_is_found(tmp_path):
     assert find_damage(tmp_path / "w", again=True) == ""
 
 
-def test_short_memory_is_no_damage(tmp_path, monkeypatch):
+def test_lack_of_memory_is_reported_and_is_no_damage(tmp_path, monkeypatch):
     monkeypatch.setattr(words_module, "ROOM_BYTES", 1 << 60)
     words = LexicalIndex(tmp_path / "w", create=True)
     with pytest.raises(LimitError) as caught:

@@ -1,6 +1,4 @@
-"""The indexes beside SQLite: catching up, repairing themselves, swapping under readers, and ids
-that agree.
-"""
+"""Index maintenance: catching up, repair, swapping under readers, and ids that agree."""
 
 import random
 import shutil
@@ -23,9 +21,7 @@ TERM = tuple((field, 1.0) for field in FIELDS)
 
 
 def find(store: Store, word: str) -> list[str]:
-    """The paths of what is found, as a search would see it: hits that SQLite doesn't know are left
-    out.
-    """
+    """The paths of the hits of a search, without hits that SQLite doesn't know."""
     words = store.indexes.words()
     assert words is not None
     rows = words.search([LexicalTerm(word, TERM)], SearchFilter((1,)), 1000)
@@ -52,13 +48,13 @@ def damage_garbage(directory):
         file.write_bytes(random.Random(file.name).randbytes(200))
 
 
-def test_there_are_no_words_before_the_first_catch_up(folder):
+def test_store_has_no_lexical_index_before_the_first_catch_up(folder):
     assert folder.store.indexes.words() is None
     folder.catch_up()
     assert find(folder.store, "lamp") == []
 
 
-def test_what_changed_is_found_after_catching_up_and_replaying_is_harmless(folder):
+def test_changes_are_found_after_catching_up_once_or_twice(folder):
     folder.write(a_py="lamp = 1\n", b_py="desk = 1\n")
     folder.catch_up()
     folder.write(a_py="chair = 1\n", c_py="lamp = 3\n")
@@ -73,8 +69,8 @@ def test_what_changed_is_found_after_catching_up_and_replaying_is_harmless(folde
     assert folder.store.check() == []
 
 
-def test_a_replay_from_an_earlier_watermark_repeats_work_and_nothing_else(folder):
-    """A crash between the commit of the words and the note of it in SQLite."""
+def test_replay_from_an_earlier_watermark_changes_no_rows(folder):
+    """As after a crash between the commit of the rows and the note of it in SQLite."""
     folder.write(a_py="lamp = 1\n")
     folder.catch_up()
     words = folder.store.indexes.words()
@@ -87,7 +83,7 @@ def test_a_replay_from_an_earlier_watermark_repeats_work_and_nothing_else(folder
 
 
 @pytest.mark.parametrize("damage", [damage_missing, damage_cut, damage_garbage])
-def test_damaged_words_are_built_anew_without_a_word(tmp_path, open_store, folder_of, damage):
+def test_damaged_lexical_index_is_rebuilt_without_an_error(tmp_path, open_store, folder_of, damage):
     folder = folder_of(open_store())
     folder.write(a_py="lamp = 1\n", b_py="lamp = 2\n")
     folder.catch_up()
@@ -100,7 +96,7 @@ def test_damaged_words_are_built_anew_without_a_word(tmp_path, open_store, folde
     assert len(generations(again.store)) == 1
 
 
-def test_words_that_are_ahead_of_the_truth_are_built_anew(folder):
+def test_lexical_index_ahead_of_the_database_is_rebuilt(folder):
     folder.write(a_py="lamp = 1\n")
     folder.catch_up()
     folder.store.indexes.words().apply((), (), 50)
@@ -109,9 +105,7 @@ def test_words_that_are_ahead_of_the_truth_are_built_anew(folder):
     assert folder.store.indexes.words().watermark() == 1
 
 
-def test_another_format_of_the_words_is_another_directory(
-    tmp_path, open_store, folder_of, monkeypatch
-):
+def test_another_lexical_format_has_another_directory(tmp_path, open_store, folder_of, monkeypatch):
     old = folder_of(open_store())
     old.write(a_py="lamp = 1\n")
     old.catch_up()
@@ -127,7 +121,7 @@ def test_another_format_of_the_words_is_another_directory(
     assert [name] != before
 
 
-def test_many_dead_rows_make_the_words_be_rebuilt(folder, monkeypatch):
+def test_many_dead_rows_cause_a_lexical_rebuild(folder, monkeypatch):
     monkeypatch.setattr(maintenance, "DEAD_ROWS", 10)
     folder.write_all({f"f{number}.py": f"lamp = {number}\n" for number in range(100)})
     folder.catch_up()
@@ -145,7 +139,7 @@ def test_many_dead_rows_make_the_words_be_rebuilt(folder, monkeypatch):
     assert not folder.store.indexes.tidy()
 
 
-def test_of_several_that_find_many_dead_rows_at_once_one_rebuilds_the_words(folder, monkeypatch):
+def test_one_of_several_that_find_many_dead_rows_rebuilds(folder, monkeypatch):
     monkeypatch.setattr(maintenance, "DEAD_ROWS", 10)
     folder.write_all({f"f{number}.py": f"lamp = {number}\n" for number in range(100)})
     folder.catch_up()
@@ -173,7 +167,7 @@ def test_a_reader_in_the_same_process_follows_a_swap(open_store, folder_of):
     assert find(reader, "lamp") == ["a.py", "b.py"]
 
 
-def test_a_reader_that_looked_before_the_words_had_caught_up_looks_again(open_store, folder_of):
+def test_reader_opened_before_the_first_catch_up_finds_the_index_later(open_store, folder_of):
     writer, reader = folder_of(open_store()), open_store()
     writer.write(a_py="lamp = 1\n")
     writer.catch_up()
@@ -183,7 +177,7 @@ def test_a_reader_that_looked_before_the_words_had_caught_up_looks_again(open_st
     assert find(reader, "lamp") == ["a.py", "b.py"]
 
 
-def test_a_reader_goes_on_without_words_that_were_removed_before_it_came(open_store, folder_of):
+def test_reader_works_without_a_lexical_index_removed_before_it_opened(open_store, folder_of):
     folder = folder_of(open_store())
     folder.write(a_py="lamp = 1\n")
     folder.catch_up()
@@ -210,7 +204,7 @@ store.close()
 """
 
 
-def test_a_reader_in_another_process_answers_while_words_are_swapped_and_follows(tmp_path, folder):
+def test_reader_in_another_process_follows_a_swap_without_a_failed_answer(tmp_path, folder):
     folder.write_all({f"f{number}.py": f"lamp = {number}\n" for number in range(30)})
     folder.catch_up()
     command = [sys.executable, "-c", READER, str(tmp_path)]
@@ -231,7 +225,7 @@ def test_a_reader_in_another_process_answers_while_words_are_swapped_and_follows
     assert len(generations(folder.store)) == 1
 
 
-def test_searching_goes_on_in_threads_while_words_are_written_and_swapped(folder):
+def test_threads_search_while_the_lexical_index_is_written_and_swapped(folder):
     folder.write_all({f"f{number}.py": f"lamp = {number}\n" for number in range(20)})
     folder.catch_up()
     stop, problems, counts = threading.Event(), [], []
@@ -284,7 +278,9 @@ def test_a_change_during_a_rebuild_is_not_lost(folder, monkeypatch):
     assert folder.store.check() == []
 
 
-def test_rebuilt_words_do_not_depend_on_the_order_of_changes(tmp_path, open_store, folder_of):
+def test_rebuilt_lexical_index_does_not_depend_on_the_order_of_changes(
+    tmp_path, open_store, folder_of
+):
     texts = {f"f{number}.py": f"lamp_{number % 3} = {number}\n" for number in range(40)}
     orders = []
     for seed in (1, 2):
@@ -303,7 +299,7 @@ def test_rebuilt_words_do_not_depend_on_the_order_of_changes(tmp_path, open_stor
     assert orders[0] == orders[1]
 
 
-def making(embedder) -> EmbeddingJob:
+def embedding_job(embedder) -> EmbeddingJob:
     return EmbeddingJob(embedder.stamp, lambda texts: embedder.embed(texts, "passage"))
 
 
@@ -326,11 +322,11 @@ def test_vectors_hold_the_ids_of_the_chunks_in_use(folder):
         lambda: folder.remove("c.py"),
     ):
         change()
-        folder.store.indexes.catch_up([making(embedder)])
+        folder.store.indexes.catch_up([embedding_job(embedder)])
         assert vector_ids(folder.store, embedder) == chunk_ids(folder)
 
 
-def test_an_embedder_that_fails_halfway_is_caught_up_with_later(folder, monkeypatch):
+def test_embedding_that_failed_halfway_is_completed_later(folder, monkeypatch):
     monkeypatch.setattr(vector_indexes, "EMBED_BATCH", 2)
     embedder, calls = HashingEmbedder(), []
 
@@ -351,27 +347,27 @@ def test_an_embedder_that_fails_halfway_is_caught_up_with_later(folder, monkeypa
     assert vector_ids(folder.store, embedder) == chunk_ids(folder)
 
 
-def test_another_embedder_makes_all_vectors_anew(folder):
+def test_another_embedder_makes_all_vectors_again(folder):
     folder.write(a_py="lamp = 1\n")
     for embedder in (HashingEmbedder(64), HashingEmbedder(32)):
         assert folder.store.indexes.sets.state(embedder.stamp).watermark == NO_WATERMARK
-        folder.store.indexes.catch_up([making(embedder)])
+        folder.store.indexes.catch_up([embedding_job(embedder)])
         assert vector_ids(folder.store, embedder) == chunk_ids(folder)
 
 
-def test_vectors_of_a_database_that_was_deleted_are_never_used(tmp_path, open_store, folder_of):
+def test_vectors_of_a_deleted_database_are_never_used(tmp_path, open_store, folder_of):
     embedder = HashingEmbedder()
     old = folder_of(open_store())
     old.write(a_py="lamp = 1\n")
     old.write(b_py="desk = 1\n")
-    old.store.indexes.catch_up([making(embedder)])
+    old.store.indexes.catch_up([embedding_job(embedder)])
     old.store.close()
     for file in tmp_path.glob("cortex.db*"):
         file.unlink()
     new = folder_of(open_store())
     new.write(a_py="chair = 1\n")
     assert vector_ids(new.store, embedder) == set()
-    new.store.indexes.catch_up([making(embedder)])
+    new.store.indexes.catch_up([embedding_job(embedder)])
     (found, cosine), *rest = new.store.indexes.vectors(embedder.stamp).search(
         np.asarray(embedder.embed(["chair = 1"], "query")[0]), 5
     )
@@ -380,7 +376,7 @@ def test_vectors_of_a_database_that_was_deleted_are_never_used(tmp_path, open_st
     assert len(list(tmp_path.glob("vectors*"))) == 1
 
 
-def test_words_of_a_database_that_was_deleted_are_never_used(tmp_path, open_store, folder_of):
+def test_lexical_index_of_a_deleted_database_is_never_used(tmp_path, open_store, folder_of):
     old = folder_of(open_store())
     old.write(a_py="lamp = 1\n")
     old.catch_up()
@@ -395,7 +391,7 @@ def test_words_of_a_database_that_was_deleted_are_never_used(tmp_path, open_stor
     assert set(before).isdisjoint(generations(new.store))
 
 
-def test_words_that_do_not_agree_with_the_truth_are_built_anew_when_that_is_looked_at(folder):
+def test_lexical_index_that_differs_from_the_database_is_rebuilt_by_verify(folder):
     folder.write(a_py="lamp = 1\n", b_py="lamp = 2\n")
     folder.catch_up()
     assert not folder.store.indexes.verify()
@@ -407,7 +403,7 @@ def test_words_that_do_not_agree_with_the_truth_are_built_anew_when_that_is_look
 
 
 @pytest.mark.parametrize("damage", [damage_missing, damage_cut, damage_garbage])
-def test_damaged_words_are_a_problem_that_the_check_tells(open_store, folder_of, damage):
+def test_check_reports_a_damaged_lexical_index(open_store, folder_of, damage):
     first = folder_of(open_store())
     first.write(a_py="lamp = 1\n")
     first.catch_up()
@@ -418,10 +414,10 @@ def test_damaged_words_are_a_problem_that_the_check_tells(open_store, folder_of,
     assert "word index" in problem
 
 
-def test_the_check_tells_of_vectors_that_are_lost_or_too_many(folder):
+def test_check_reports_lost_and_superfluous_vectors(folder):
     embedder = HashingEmbedder()
     folder.write(a_py="lamp = 1\n", b_py="desk = 2\n")
-    folder.store.indexes.catch_up([making(embedder)])
+    folder.store.indexes.catch_up([embedding_job(embedder)])
     assert folder.store.check() == []
     vectors = folder.store.indexes.vectors(embedder.stamp)
     vectors.remove(vectors.ids()[:1])
@@ -433,18 +429,18 @@ def test_the_check_tells_of_vectors_that_are_lost_or_too_many(folder):
     assert folder.store.check() == []  # they are behind, and no worse than that
 
 
-def test_the_vectors_read_the_texts_that_they_lack_and_no_others(folder):
+def test_vector_catch_up_reads_only_texts_without_a_vector(folder):
     embedder = HashingEmbedder()
 
     def catch_up_without(*paths: str) -> None:
-        """Let the words catch up, then the vectors, while these texts can't be read."""
+        """Let the lexical index catch up, then the vectors, while these texts can't be read."""
         folder.catch_up()
         with folder.store._connections.write() as connection:
             for path in paths:
                 connection.execute(
                     "UPDATE blobs SET text = x'00' WHERE id = ?", (folder.blob(path),)
                 )
-        folder.store.indexes.catch_up([making(embedder)])
+        folder.store.indexes.catch_up([embedding_job(embedder)])
         assert vector_ids(folder.store, embedder) == chunk_ids(folder)
 
     folder.write_all({"f0.py": "lamp = 0\n", "f1.py": "lamp = 1\n", "f2.py": "lamp = 2\n"})
@@ -459,7 +455,7 @@ def is_ours(name: str, number: int) -> bool:
     return name.startswith("words-") and name.endswith(f"-{number}")
 
 
-def test_generations_are_counted_and_one_that_is_up_to_date_is_kept(folder):
+def test_current_generation_is_kept_and_a_rebuilt_one_is_numbered(folder):
     folder.write(a_py="lamp = 1\n")
     folder.catch_up()
     (first,) = generations(folder.store)
@@ -473,7 +469,7 @@ def test_generations_are_counted_and_one_that_is_up_to_date_is_kept(folder):
     assert is_ours(second, 2)
 
 
-def test_words_are_opened_once_and_not_for_every_search(open_store, folder_of):
+def test_lexical_index_is_opened_once_for_many_searches(open_store, folder_of):
     folder, reader = folder_of(open_store()), open_store()
     folder.write(a_py="lamp = 1\n")
     folder.catch_up()
@@ -485,7 +481,7 @@ def test_words_are_opened_once_and_not_for_every_search(open_store, folder_of):
         assert store.indexes.sets is store.indexes.sets
 
 
-def test_the_state_of_the_words_changes_with_what_they_answer(open_store, folder_of):
+def test_lexical_index_state_changes_with_its_content(open_store, folder_of):
     folder = folder_of(open_store())
     states = [folder.store.indexes.state()]
     folder.write(a_py="lamp = 1\n")
@@ -507,9 +503,7 @@ def test_the_state_of_the_words_changes_with_what_they_answer(open_store, folder
     assert fresh.indexes.state() == ("", NO_WATERMARK)
 
 
-def test_an_index_that_failed_is_marked_for_everyone_once_and_built_anew(
-    open_store, folder_of, caplog
-):
+def test_failed_lexical_index_is_marked_for_all_readers_and_rebuilt(open_store, folder_of, caplog):
     folder, reader = folder_of(open_store()), open_store()
     folder.write(a_py="lamp = 1\n")
     folder.catch_up()
@@ -530,7 +524,7 @@ def test_an_index_that_failed_is_marked_for_everyone_once_and_built_anew(
     assert find(reader, "lamp") == find(folder.store, "lamp") == ["a.py"]
 
 
-def test_an_error_of_an_index_that_was_replaced_meanwhile_is_no_reason_to_doubt_the_new_one(folder):
+def test_error_of_a_replaced_index_does_not_mark_the_new_one(folder):
     folder.write(a_py="lamp = 1\n")
     folder.catch_up()
     (old,) = generations(folder.store)
@@ -540,7 +534,7 @@ def test_an_error_of_an_index_that_was_replaced_meanwhile_is_no_reason_to_doubt_
     assert find(folder.store, "lamp") == ["a.py"]
 
 
-def test_a_file_in_place_of_the_words_is_replaced(open_store, folder_of):
+def test_file_in_place_of_the_lexical_index_is_replaced(open_store, folder_of):
     folder = folder_of(open_store())
     folder.write(a_py="lamp = 1\n")
     folder.catch_up()
@@ -556,11 +550,13 @@ def test_a_file_in_place_of_the_words_is_replaced(open_store, folder_of):
 
 
 @pytest.mark.parametrize("look", ["verify", "check"])
-def test_a_byte_that_changed_on_the_disk_is_found_although_the_words_are_open(folder, look):
+def test_changed_byte_on_disk_is_detected_in_an_open_index(folder, look):
     folder.write(a_py="lamp = 1\n")
     folder.catch_up()
     (name,) = generations(folder.store)
-    path = max((folder.store.directory / name).glob("*.store"), key=lambda one: one.stat().st_size)
+    path = max(
+        (folder.store.directory / name).glob("*.store"), key=lambda file: file.stat().st_size
+    )
     raw = bytearray(path.read_bytes())
     raw[0] ^= 255
     path.write_bytes(raw)
@@ -575,7 +571,7 @@ def test_a_byte_that_changed_on_the_disk_is_found_although_the_words_are_open(fo
     assert is_ours(generations(folder.store)[0], 2)
 
 
-def test_rows_that_are_missing_or_too_many_are_counted(folder):
+def test_missing_and_superfluous_lexical_rows_are_counted(folder):
     folder.write(a_py="lamp = 1\n", b_py="lamp = 2\n", c_py="lamp = 3\n")
     folder.catch_up()
     assert folder.store.check() == []
@@ -585,7 +581,7 @@ def test_rows_that_are_missing_or_too_many_are_counted(folder):
     assert folder.store.indexes.verify() is True
 
 
-def test_words_that_are_behind_are_not_compared(folder):
+def test_lexical_index_that_is_behind_is_not_compared(folder):
     folder.write(a_py="lamp = 1\n")
     folder.catch_up()
     folder.write(b_py="lamp = 2\n")
@@ -595,7 +591,7 @@ def test_words_that_are_behind_are_not_compared(folder):
     assert generations(folder.store) == [before]
 
 
-def test_before_the_first_words_there_is_nothing_to_compare_or_to_tidy(folder):
+def test_store_without_a_lexical_index_has_nothing_to_compare_or_tidy(folder):
     folder.write(a_py="lamp = 1\n")
     assert folder.store.check() == []
     assert folder.store.indexes.verify() is False
@@ -603,7 +599,7 @@ def test_before_the_first_words_there_is_nothing_to_compare_or_to_tidy(folder):
     assert generations(folder.store) == []
 
 
-def test_a_store_in_memory_is_searched_checked_tidied_and_repaired_alike(
+def test_store_in_memory_is_searched_checked_tidied_and_repaired(
     open_store, folder_of, monkeypatch
 ):
     monkeypatch.setattr(maintenance, "DEAD_ROWS", 1)
@@ -611,7 +607,7 @@ def test_a_store_in_memory_is_searched_checked_tidied_and_repaired_alike(
     indexes = folder.store.indexes
     assert (indexes.words(), indexes.damaged, indexes.tidy()) == (None, False, False)
     folder.write(a_py="lamp = 1\n", b_py="lamp = 2\n")
-    indexes.catch_up([making(HashingEmbedder())])
+    indexes.catch_up([embedding_job(HashingEmbedder())])
     assert find(folder.store, "lamp") == ["a.py", "b.py"]
     assert folder.store.check() == []
     indexes.doubt(StoreError("INDEX_DAMAGED", "it failed", context={"index": ""}))
@@ -625,7 +621,7 @@ def test_a_store_in_memory_is_searched_checked_tidied_and_repaired_alike(
     assert (find(folder.store, "lamp"), folder.store.check()) == (["b.py"], [])
 
 
-def test_a_rebuild_that_fails_leaves_the_words_as_they_were(folder):
+def test_failed_rebuild_leaves_the_lexical_index_unchanged(folder):
     folder.write(a_py="lamp = 1\n", b_py="lamp = 2\n")
     folder.catch_up()
     before, blob = generations(folder.store), folder.blob("b.py")
@@ -656,7 +652,7 @@ def fail(monkeypatch, method: str, code: str, times: int = 1) -> None:
     monkeypatch.setattr(LexicalIndex, method, failing)
 
 
-def test_a_new_index_that_can_not_be_written_is_no_damage(folder, monkeypatch):
+def test_unwritable_new_index_is_reported_and_is_no_damage(folder, monkeypatch):
     folder.write(a_py="lamp = 1\n")
     folder.catch_up()
     before = generations(folder.store)
@@ -672,7 +668,7 @@ def test_a_new_index_that_can_not_be_written_is_no_damage(folder, monkeypatch):
     assert folder.store.indexes.damaged is False
 
 
-def test_words_that_fail_while_they_are_written_are_built_anew_at_once(folder, monkeypatch):
+def test_lexical_index_that_fails_while_written_is_rebuilt_at_once(folder, monkeypatch):
     folder.write(a_py="lamp = 1\n")
     folder.catch_up()
     folder.write(b_py="lamp = 2\n")
@@ -683,7 +679,7 @@ def test_words_that_fail_while_they_are_written_are_built_anew_at_once(folder, m
 
 
 @pytest.mark.parametrize("look", ["catch_up", "verify", "check", "words"])
-def test_other_failures_of_the_disk_are_told_and_are_no_damage(folder, monkeypatch, look):
+def test_other_disk_failures_are_raised_and_are_no_damage(folder, monkeypatch, look):
     folder.write(a_py="lamp = 1\n")
     folder.catch_up()
     before = generations(folder.store)
@@ -698,7 +694,7 @@ def test_other_failures_of_the_disk_are_told_and_are_no_damage(folder, monkeypat
 
 
 @pytest.mark.parametrize("look", ["verify", "tidy", "check"])
-def test_words_that_fail_while_they_are_looked_at_are_damaged(folder, monkeypatch, look):
+def test_lexical_index_that_fails_while_read_is_damaged(folder, monkeypatch, look):
     monkeypatch.setattr(maintenance, "DEAD_ROWS", 1)
     folder.write(a_py="lamp = 1\n", b_py="lamp = 2\n")
     folder.catch_up()
@@ -716,7 +712,7 @@ def test_words_that_fail_while_they_are_looked_at_are_damaged(folder, monkeypatc
     assert find(folder.store, "lamp") == ["a.py"]
 
 
-def test_another_failure_while_dead_rows_are_counted_is_told(folder, monkeypatch):
+def test_other_failure_while_counting_dead_rows_is_raised(folder, monkeypatch):
     monkeypatch.setattr(maintenance, "DEAD_ROWS", 1)
     folder.write(a_py="lamp = 1\n", b_py="lamp = 2\n")
     folder.catch_up()
@@ -727,7 +723,7 @@ def test_another_failure_while_dead_rows_are_counted_is_told(folder, monkeypatch
         folder.store.indexes.tidy()
 
 
-def test_dead_rows_are_the_chunks_that_went(folder, monkeypatch):
+def test_dead_rows_are_counted_by_removed_chunks(folder, monkeypatch):
     """A tenth of all rows, counted by chunks and not by files, is too many."""
     monkeypatch.setattr(maintenance, "DEAD_ROWS", 1)
     lines = "".join(f"    total += price[{line}] * amount[{line}]\n" for line in range(40))
@@ -748,14 +744,14 @@ def test_dead_rows_are_the_chunks_that_went(folder, monkeypatch):
     assert folder.store.content.get("dead") == "0"
 
 
-def test_vectors_that_lost_rows_are_compared_at_the_next_change_after_they_were_looked_at(folder):
+def test_lost_vector_rows_are_made_at_the_next_change_after_verify(folder):
     embedder = HashingEmbedder()
     folder.write(a_py="lamp = 1\n", b_py="desk = 2\n")
-    folder.store.indexes.catch_up([making(embedder)])
+    folder.store.indexes.catch_up([embedding_job(embedder)])
     vectors = folder.store.indexes.vectors(embedder.stamp)
     vectors.remove(vectors.ids()[:1])
     vectors.sync(folder.store.content.seq())
     folder.store.indexes.verify()
     folder.write(c_py="chair = 3\n")
-    folder.store.indexes.catch_up([making(embedder)])
+    folder.store.indexes.catch_up([embedding_job(embedder)])
     assert vector_ids(folder.store, embedder) == chunk_ids(folder)

@@ -1,6 +1,4 @@
-"""Vectors that are paid for: kept by their text, copied to be searched, and never of two models in
-one place.
-"""
+"""Paid vectors: kept by text, copied to be searched, and separate for each model."""
 
 from __future__ import annotations
 
@@ -18,14 +16,14 @@ STAMP = Stamp("test", "costly", 32)
 
 
 def pay(store, stamp: Stamp = STAMP, most: int = 1000) -> list[str]:
-    """Pay for what waits, at most so many texts; returns those that were paid for."""
+    """Pay for at most so many waiting texts; returns the paid ones."""
     model = store.paid.model(stamp)
     waiting = list(store.paid.waiting(model, store.paid.plan(model)))
-    batch = {one.hash: one.text for one in waiting if not one.known}
+    batch = {pending.hash: pending.text for pending in waiting if not pending.known}
     batch = dict(list(batch.items())[:most])
     rows = HashingEmbedder(stamp.dimensions).embed(list(batch.values()), "passage")
     store.indexes.sets.pay(
-        stamp, model, list(batch), rows, [one.hash for one in waiting if one.known]
+        stamp, model, list(batch), rows, [pending.hash for pending in waiting if pending.known]
     )
     return list(batch.values())
 
@@ -65,7 +63,7 @@ def test_a_store_of_the_first_version_becomes_one_of_the_second(tmp_path, open_s
     assert folder.store.check() == []
 
 
-def test_vectors_are_those_that_were_paid_for(folder):
+def test_searched_vectors_are_the_paid_ones(folder):
     folder.write(a_py="lamp = 1\n", b_py="desk = 2\n")
     assert sorted(pay(folder.store)) == ["desk = 2", "lamp = 1"]
     assert vector_ids(folder) == chunk_ids(folder)
@@ -74,7 +72,7 @@ def test_vectors_are_those_that_were_paid_for(folder):
     assert (round(cosine, 3), first in chunk_ids(folder)) == (1.0, True)
 
 
-def test_they_are_searched_again_when_their_index_is_lost(tmp_path, open_store, folder_of):
+def test_paid_vectors_are_copied_again_into_a_lost_index(tmp_path, open_store, folder_of):
     folder = folder_of(open_store())
     folder.write(a_py="lamp = 1\n", b_py="desk = 2\n")
     pay(folder.store)
@@ -85,7 +83,9 @@ def test_they_are_searched_again_when_their_index_is_lost(tmp_path, open_store, 
     assert pay(folder.store) == []
 
 
-def test_a_crash_between_the_truth_and_its_copy_costs_nothing(open_store, folder_of, monkeypatch):
+def test_crash_between_paid_vectors_and_their_copy_costs_nothing(
+    open_store, folder_of, monkeypatch
+):
     folder = folder_of(open_store())
     folder.write(a_py="lamp = 1\n")
     pay(folder.store)
@@ -110,9 +110,7 @@ def test_a_crash_between_the_truth_and_its_copy_costs_nothing(open_store, folder
     )
 
 
-def test_only_a_model_that_had_everything_is_complete_and_little_that_is_missing_does_not_change_that(
-    folder,
-):
+def test_complete_model_stays_complete_until_many_vectors_are_missing(folder):
     folder.write_all({f"f{number}.py": f"lamp = {number}\n" for number in range(4)})
     pay(folder.store, most=3)
     catch_up(folder)
@@ -131,15 +129,15 @@ def test_only_a_model_that_had_everything_is_complete_and_little_that_is_missing
     assert not folder.store.paid.is_complete(STAMP)
 
 
-def test_two_models_have_a_place_each(folder):
+def test_each_model_has_paid_vectors_of_its_own(folder):
     folder.write(a_py="lamp = 1\n")
     other = Stamp("test", "costly", 32, prefix="query: ")
     pay(folder.store)
     assert pay(folder.store, other) == ["lamp = 1"]
     sets = folder.store.indexes.sets
-    assert sorted(one.stamp.prefix for one in sets.on_disk()) == ["", "query: "]
+    assert sorted(manifest.stamp.prefix for manifest in sets.on_disk()) == ["", "query: "]
     sets.keep_only((other,))
-    assert [one.stamp for one in sets.on_disk()] == [other]
+    assert [manifest.stamp for manifest in sets.on_disk()] == [other]
     assert folder.store.check() == []
 
 
@@ -151,7 +149,7 @@ def test_vectors_of_a_wrong_length_are_not_kept(folder):
     assert [count for _, _, count in folder.store.paid.models()] == [0]
 
 
-def test_what_is_embedded_again_under_another_name_is_known(folder):
+def test_text_embedded_under_another_name_is_known(folder):
     folder.write(a_py="lamp = 1\n")
     pay(folder.store)
     folder.remove("a.py")
@@ -165,7 +163,7 @@ def test_what_is_embedded_again_under_another_name_is_known(folder):
     assert vector_ids(folder) == chunk_ids(folder)
 
 
-def test_a_sweep_keeps_vectors_while_a_text_could_still_claim_them(folder):
+def test_sweep_keeps_vectors_that_a_text_could_still_claim(folder):
     folder.write(a_py="lamp = 1\n", b_py="desk = 2\n")
     pay(folder.store)
     folder.remove("a.py")
@@ -178,7 +176,7 @@ def test_a_sweep_keeps_vectors_while_a_text_could_still_claim_them(folder):
     assert [count for _, _, count in folder.store.paid.models()] == [2]  # of b and c
 
 
-def test_what_is_most_useful_waits_in_front(folder):
+def test_most_useful_texts_wait_in_front(folder):
     folder.write_all(
         {
             "tests/test_a.py": "test = 1\n",

@@ -30,7 +30,7 @@ def engine(request):
 
 @pytest.fixture(params=["turbovec", "numpy", "qdrant"])
 def any_engine(request):
-    """What every set of vectors can do, wherever it is."""
+    """Every engine of vectors, on disk and in memory."""
     if request.param != "qdrant":
         return request.param
     request.getfixturevalue("local_qdrant")
@@ -61,9 +61,7 @@ def filled(directory, engine, count, first=1, seed=0):
 
 
 def assert_nearest(hits, ids, rows, query, k):
-    """The hits are the `k` nearest of `ids` by exact cosine, but for the half precision and four
-    digits that an index keeps.
-    """
+    """Check the `k` nearest of `ids` by exact cosine, within half precision and four digits."""
     cosine = dict(zip(ids.tolist(), (rows.astype(np.float64) @ query).tolist(), strict=True))
     assert [score for _, score in hits] == pytest.approx(
         [cosine[number] for number, _ in hits], abs=2e-4
@@ -84,14 +82,14 @@ def test_a_search_finds_the_nearest_rows_by_cosine(tmp_path, any_engine, count, 
         assert_nearest(vectors.search(query, 10), np.arange(1, count + 1), rows, query, 10)
 
 
-def test_both_engines_answer_alike():
+def test_both_vector_engines_give_the_same_hits():
     query = make_rows(1, seed=1)[0]
     assert filled(None, "turbovec", 3000).search(query, 20) == filled(None, "numpy", 3000).search(
         query, 20
     )
 
 
-def test_a_search_after_compaction_finds_rows_where_they_have_moved(tmp_path, engine):
+def test_search_after_compaction_finds_moved_rows(tmp_path, engine):
     vectors, query = filled(tmp_path, engine, 3000), make_rows(1, seed=1)[0]
     vectors.search(query, 10)  # rows are encoded where they are now
     vectors.remove(np.arange(1, 1501))
@@ -101,7 +99,7 @@ def test_a_search_after_compaction_finds_rows_where_they_have_moved(tmp_path, en
     assert_nearest(vectors.search(query, 10), np.arange(1501, 3501), rows, query, 10)
 
 
-def test_equal_scores_are_ordered_by_id(any_engine):
+def test_equal_cosines_are_ordered_by_id(any_engine):
     vectors = opened(None, any_engine)
     row = make_rows(1)
     vectors.add(make_ids(9, 3, 7), np.repeat(row, 3, axis=0))
@@ -126,7 +124,7 @@ def test_an_allow_list_without_a_known_id_finds_nothing(any_engine):
     assert vectors.search(query, 5, make_ids(7000, 8000)) == []
 
 
-def test_odd_questions_have_plain_answers(any_engine):
+def test_zero_query_zero_limit_and_empty_index_find_nothing(any_engine):
     vectors = filled(None, any_engine, 300)
     assert vectors.search(np.zeros(32, dtype=np.float32), 5) == []
     assert vectors.search(make_rows(1)[0], 0) == []
@@ -134,7 +132,7 @@ def test_odd_questions_have_plain_answers(any_engine):
     assert opened(None, any_engine).search(make_rows(1)[0], 5) == []
 
 
-def test_what_is_no_vector_is_refused(any_engine):
+def test_malformed_vector_is_refused(any_engine):
     vectors = opened(None, any_engine)
     bad = make_rows(1).copy()
     bad[0, 3] = np.nan
@@ -151,13 +149,13 @@ def test_what_is_no_vector_is_refused(any_engine):
     assert len(vectors.ids()) == 0
 
 
-def test_a_zero_vector_is_kept_and_near_to_nothing(any_engine):
+def test_zero_vector_is_kept_and_near_to_no_query(any_engine):
     vectors = opened(None, any_engine)
     vectors.add(make_ids(1, 2), np.stack([np.zeros(32, dtype=np.float32), make_rows(1)[0]]))
     assert vectors.search(make_rows(1)[0], 2) == [(2, 1.0), (1, 0.0)]
 
 
-def test_adding_an_id_again_replaces_its_row_and_removing_a_stranger_is_nothing(any_engine):
+def test_added_id_replaces_its_row_and_removing_an_unknown_id_does_nothing(any_engine):
     vectors = filled(None, any_engine, 300)
     fresh = make_rows(2, seed=5)
     vectors.search(fresh[0], 1)
@@ -168,7 +166,7 @@ def test_adding_an_id_again_replaces_its_row_and_removing_a_stranger_is_nothing(
     assert 8 not in vectors.ids()
 
 
-def test_what_was_synced_is_there_when_opened_again(tmp_path, any_engine):
+def test_synced_rows_are_there_when_opened_again(tmp_path, any_engine):
     vectors = filled(tmp_path, any_engine, 500)
     vectors.remove(make_ids(1, 2))
     vectors.sync(41)
@@ -183,7 +181,7 @@ def test_what_was_synced_is_there_when_opened_again(tmp_path, any_engine):
     )
 
 
-def test_what_was_not_synced_is_forgotten_and_overwritten(tmp_path, engine):
+def test_unsynced_rows_are_dropped_and_overwritten(tmp_path, engine):
     vectors = filled(tmp_path, engine, 10)
     vectors.sync(1)
     vectors.add(np.arange(100, 400), make_rows(300, seed=3))
@@ -196,7 +194,7 @@ def test_what_was_not_synced_is_forgotten_and_overwritten(tmp_path, engine):
     assert Vectors.open(tmp_path, STAMP, engine).ids().tolist() == [*range(1, 11), 50]
 
 
-def test_an_empty_index_can_be_complete(tmp_path, any_engine):
+def test_empty_vector_index_can_be_complete(tmp_path, any_engine):
     opened(tmp_path, any_engine).sync(5)
     again = opened(tmp_path, any_engine)
     assert (again.look().watermark, len(again.ids())) == (5, 0)
@@ -205,14 +203,14 @@ def test_an_empty_index_can_be_complete(tmp_path, any_engine):
     assert opened(tmp_path, any_engine).ids().tolist() == [1]
 
 
-def test_opening_and_searching_write_nothing(tmp_path, engine):
+def test_opening_and_searching_vectors_writes_nothing(tmp_path, engine):
     directory = tmp_path / "none"
     vectors = Vectors.open(directory, STAMP, engine)
     assert vectors.search(make_rows(1)[0], 3) == []
     assert not directory.exists()
 
 
-def test_another_stamp_opens_empty_and_replaces_the_old_index_when_it_syncs(tmp_path, engine):
+def test_another_stamp_opens_empty_and_replaces_the_index_when_synced(tmp_path, engine):
     filled(tmp_path, engine, 10).sync(3)
     other = replace(STAMP, model="other")
     vectors = Vectors.open(tmp_path, other, engine)
@@ -227,7 +225,7 @@ def test_another_stamp_opens_empty_and_replaces_the_old_index_when_it_syncs(tmp_
 
 @pytest.mark.parametrize("harm", ["flip", "truncate", "empty", "delete"])
 @pytest.mark.parametrize("victim", ["watermark.json", "rows-000001.log"])
-def test_a_damaged_file_opens_empty_and_is_rebuilt(tmp_path, engine, victim, harm):
+def test_damaged_vector_file_opens_empty_and_is_rebuilt(tmp_path, engine, victim, harm):
     filled(tmp_path, engine, 300).sync(3)
     damage(tmp_path / victim, harm)
     vectors = Vectors.open(tmp_path, STAMP, engine)
@@ -249,7 +247,9 @@ def damage(path, harm):
 
 
 @pytest.mark.parametrize("harm", ["none", "flip", "truncate", "empty", "delete"])
-def test_a_snapshot_saves_encoding_and_its_damage_costs_nothing_else(tmp_path, monkeypatch, harm):
+def test_scan_snapshot_saves_encoding_and_its_damage_costs_nothing_else(
+    tmp_path, monkeypatch, harm
+):
     monkeypatch.setattr(module, "SNAPSHOT_MINIMUM", 500)
     vectors = filled(tmp_path, "turbovec", 600)
     vectors.sync(1)
@@ -268,7 +268,7 @@ def test_a_snapshot_saves_encoding_and_its_damage_costs_nothing_else(tmp_path, m
     )
 
 
-def test_who_only_writes_keeps_the_snapshot_and_does_not_load_it(tmp_path, monkeypatch):
+def test_writer_keeps_the_scan_snapshot_without_loading_it(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "SNAPSHOT_MINIMUM", 500)
     first = filled(tmp_path, "turbovec", 600)
     first.sync(1)
@@ -293,7 +293,7 @@ def test_who_only_writes_keeps_the_snapshot_and_does_not_load_it(tmp_path, monke
     assert grown != snapshot
 
 
-def test_a_snapshot_of_another_precision_is_none(tmp_path, monkeypatch):
+def test_scan_snapshot_of_another_precision_is_replaced(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "SNAPSHOT_MINIMUM", 500)
     filled(tmp_path, "turbovec", 600).sync(1)
     (snapshot,) = tmp_path.glob("scan*")
@@ -305,7 +305,7 @@ def test_a_snapshot_of_another_precision_is_none(tmp_path, monkeypatch):
     assert (old.exists(), snapshot.exists()) == (False, True)
 
 
-def test_a_log_full_of_dead_rows_is_written_anew(tmp_path, engine):
+def test_vector_log_full_of_dead_rows_is_compacted(tmp_path, engine):
     vectors = filled(tmp_path, engine, 300)
     vectors.sync(1)
     reader = Vectors.open(tmp_path, STAMP, engine)
@@ -334,7 +334,7 @@ def test_a_log_full_of_dead_rows_is_written_anew(tmp_path, engine):
         (OSError(5, "broken"), "STORE_IO"),
     ],
 )
-def test_a_compaction_that_fails_loses_no_row(tmp_path, engine, monkeypatch, error, code):
+def test_failed_compaction_loses_no_row(tmp_path, engine, monkeypatch, error, code):
     vectors = filled(tmp_path, engine, 300)
     vectors.remove(np.arange(1, 101))
     vectors.sync(1)
@@ -351,7 +351,7 @@ def test_a_compaction_that_fails_loses_no_row(tmp_path, engine, monkeypatch, err
     assert Vectors.open(tmp_path, STAMP, engine).ids().tolist() == list(range(101, 301))
 
 
-def test_a_reader_sees_a_new_watermark_and_nothing_before_it(tmp_path, engine):
+def test_vector_reader_sees_rows_only_with_a_new_watermark(tmp_path, engine):
     writer = filled(tmp_path, engine, 250)
     writer.sync(1)
     reader = Vectors.open(tmp_path, STAMP, engine)
@@ -365,7 +365,7 @@ def test_a_reader_sees_a_new_watermark_and_nothing_before_it(tmp_path, engine):
     assert reader.reload_if_moved() is False
 
 
-def test_what_a_reader_has_opened_it_can_read_though_the_writer_begins_a_new_log(tmp_path, engine):
+def test_open_reader_reads_on_while_the_writer_begins_a_new_log(tmp_path, engine):
     writer = filled(tmp_path / "v", engine, 60)
     writer.sync(1)
     reader = opened(tmp_path / "v", engine)
@@ -379,7 +379,7 @@ def test_what_a_reader_has_opened_it_can_read_though_the_writer_begins_a_new_log
     assert reader.reload_if_moved() and reader.ids().tolist() == [60]
 
 
-def test_a_reader_that_takes_over_writes_after_what_the_last_writer_wrote(tmp_path, engine):
+def test_reader_that_takes_over_writes_after_the_last_writer_s_rows(tmp_path, engine):
     writer = filled(tmp_path, engine, 5)
     writer.sync(1)
     heir = Vectors.open(tmp_path, STAMP, engine)
@@ -406,7 +406,7 @@ def test_dimensions_that_turbovec_refuses_are_scanned_by_numpy():
     assert vectors.search(rows[17], 1) == [(17, 1.0)]
 
 
-def test_searchers_are_right_while_a_writer_writes(tmp_path, engine):
+def test_searches_during_writes_give_right_hits(tmp_path, engine):
     vectors = filled(tmp_path, engine, 1000)
     faults, done = [], threading.Event()
 
@@ -450,7 +450,7 @@ actions = st.lists(
 
 @settings(max_examples=40, deadline=None)
 @given(actions=actions)
-def test_any_sequence_of_changes_equals_a_plain_dictionary(tmp_path_factory, actions):
+def test_vectors_after_any_changes_equal_a_plain_dictionary(tmp_path_factory, actions):
     directory = tmp_path_factory.mktemp("vectors")
     vectors, live, saved, watermark = Vectors.open(directory, STAMP), {}, {}, FRESH
     for turn, (action, numbers) in enumerate(actions):
@@ -524,7 +524,7 @@ def test_a_writer_killed_at_any_moment_leaves_a_whole_index_at_its_watermark(tmp
             assert vectors.search(expected[number].astype(np.float32), 1) == [(number, 1.0)]
 
 
-def test_rows_come_in_the_order_of_their_ids_and_unknown_ids_are_left_out(any_engine):
+def test_rows_are_in_the_order_of_ids_without_unknown_ids(any_engine):
     vectors, rows = filled(None, any_engine, 30), make_rows(30)
     ids, found = vectors.rows(make_ids(9, 3, 4000))
     assert ids.tolist() == [3, 9]
@@ -533,7 +533,7 @@ def test_rows_come_in_the_order_of_their_ids_and_unknown_ids_are_left_out(any_en
     assert (ids.tolist(), found.shape) == ([], (0, STAMP.dimensions))
 
 
-def test_ids_are_all_or_those_asked_for(any_engine):
+def test_vector_ids_are_all_or_those_asked_for(any_engine):
     vectors = filled(None, any_engine, 5)
     vectors.remove(make_ids(2))
     assert vectors.ids().tolist() == [1, 3, 4, 5]

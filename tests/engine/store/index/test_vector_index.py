@@ -1,4 +1,4 @@
-"""Vector backends: what is derived for all of them, and a new one that only implements the door."""
+"""Vector backends: behaviour derived for all of them, and a new minimal backend."""
 
 from collections.abc import Collection
 from contextlib import closing
@@ -75,7 +75,7 @@ class ToyVectors:
 
 
 class ToyServer:
-    """A server of vectors that is always there."""
+    """A vector server that is always there."""
 
     away = ""
 
@@ -105,7 +105,7 @@ def index(request):
     return Vectors.open(None, STAMP) if request.param == "files" else ToyVectors(STAMP)
 
 
-def test_cosines_are_those_of_a_search_and_unknown_ids_are_left_out(index):
+def test_cosines_equal_those_of_a_search_without_unknown_ids(index):
     rows, query = some_rows(301)[:300], some_rows(301)[300]
     index.add(np.arange(1, 301), rows)
     found = cosines(index, query, some_ids(7, 8, 4000))
@@ -130,7 +130,7 @@ def test_cosine_of_a_range_is_that_of_its_mean_and_follows_new_rows(index):
     assert means.cosines(index, query, []) == []
 
 
-def test_ids_without_a_row_are_lacking(index):
+def test_ids_without_a_row_are_reported_as_lacking(index):
     index.add(np.arange(1, 6), some_rows(5))
     index.remove(some_ids(2))
     assert lacking(index, some_ids(9, 2, 1, 2)).tolist() == [2, 9]

@@ -1,6 +1,4 @@
-"""Vectors follow the truth by what has changed: no more than that is read and embedded, and a set
-made anew is the same.
-"""
+"""Vector sets after changes: only changed texts are read and embedded."""
 
 from __future__ import annotations
 
@@ -24,8 +22,8 @@ EMBEDDER = HashingEmbedder(32)
 EVERYTHING = vector_indexes._USED
 
 
-class Asked:
-    """An embedder that remembers the texts that it was asked for, and may fail at the next one."""
+class RecordingEmbedder:
+    """An embedder that keeps the texts of its calls, and can fail at the next one."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []
@@ -38,8 +36,8 @@ class Asked:
         return EMBEDDER.embed(texts, "passage")
 
 
-def catch_up(store: Store, asked: Asked | None = None) -> None:
-    store.indexes.catch_up([EmbeddingJob(EMBEDDER.stamp, (asked or Asked()).embed)])
+def catch_up(store: Store, asked: RecordingEmbedder | None = None) -> None:
+    store.indexes.catch_up([EmbeddingJob(EMBEDDER.stamp, (asked or RecordingEmbedder()).embed)])
 
 
 def vectors_of(store: Store) -> Vectors:
@@ -75,8 +73,8 @@ def assert_whole(store: Store) -> None:
         assert vectors.search(query, 50) == fresh.search(query, 50)
 
 
-def statements(store: Store, asked: Asked) -> list[str]:
-    """What a catch-up says to SQLite."""
+def statements(store: Store, asked: RecordingEmbedder) -> list[str]:
+    """The SQL statements of a catch-up."""
     said: list[str] = []
     with store._connections.read() as connection:  # the only one that is open
         connection.set_trace_callback(said.append)
@@ -86,8 +84,8 @@ def statements(store: Store, asked: Asked) -> list[str]:
     return said
 
 
-def test_an_update_embeds_and_reads_what_has_changed_and_nothing_else(folder):
-    asked = Asked()
+def test_update_reads_and_embeds_changed_texts_only(folder):
+    asked = RecordingEmbedder()
     folder.write_all({f"f{number}.py": f"lamp = {number}\n" for number in range(60)})
     catch_up(folder.store, asked)
     assert len(asked.texts) == 60
@@ -102,17 +100,19 @@ def test_an_update_embeds_and_reads_what_has_changed_and_nothing_else(folder):
     assert_whole(folder.store)
 
 
-def test_what_was_removed_for_good_leaves_no_row_on_disk_in_sets_that_answer_no_more_either(folder):
+def test_forgotten_text_leaves_no_row_on_disk_also_in_retired_sets(folder):
     store, earlier = folder.store, HashingEmbedder(48)
     secret = "merger = 1"
     folder.write_all({"a.py": "lamp = 1\n", "b.py": f"{secret}\n"})
     store.indexes.catch_up(
         [
-            EmbeddingJob(one.stamp, lambda texts, one=one: one.embed(texts, "passage"))
-            for one in (EMBEDDER, earlier)
+            EmbeddingJob(
+                embedder.stamp, lambda texts, embedder=embedder: embedder.embed(texts, "passage")
+            )
+            for embedder in (EMBEDDER, earlier)
         ]
     )
-    needles = [_row_of(store, one, secret) for one in (EMBEDDER, earlier)]
+    needles = [_row_of(store, embedder, secret) for embedder in (EMBEDDER, earlier)]
     assert [_is_on_disk(store, needle) for needle in needles] == [True, True]
     with store._connections.write() as connection:
         truth.forget_source(connection, folder.source.id)
@@ -126,7 +126,7 @@ def test_what_was_removed_for_good_leaves_no_row_on_disk_in_sets_that_answer_no_
 
 
 def _row_of(store: Store, embedder: HashingEmbedder, text: str) -> bytes:
-    """The row of a text as a set keeps it."""
+    """The row of a text in a vector set."""
     vectors = store.indexes.vectors(embedder.stamp)
     assert isinstance(vectors, Vectors)
     return unit(embedder.embed([text], "passage")).astype(vectors._dtype["vector"].base).tobytes()
@@ -143,9 +143,7 @@ def _is_on_disk(store: Store, needle: bytes) -> bool:
     return any(needle in path.read_bytes() for path in files)
 
 
-def test_the_chunks_of_a_source_are_those_known_before_and_what_was_written_since(
-    folder, monkeypatch
-):
+def test_chunks_of_a_source_are_the_known_ones_and_those_written_since(folder, monkeypatch):
     narrow, sets = SearchFilter((folder.source.id,)), folder.store.indexes.sets
 
     def within() -> set[int]:
@@ -161,12 +159,12 @@ def test_the_chunks_of_a_source_are_those_known_before_and_what_was_written_sinc
     assert sets.chunks_within(narrow).tolist() == sorted(sets.chunks_within(narrow).tolist())
     monkeypatch.setattr(source_chunks, "LEAST_GROWN", 0)
     folder.write_all({f"g{number}.py": f"door = {number}\n" for number in range(20)})
-    # Looked up anew
+    # Looked up again
     assert within() == set(sets.chunks_within(narrow)) == set(texts_in_use(folder.store))
 
 
-def test_what_a_set_knows_is_asked_of_nobody_again(folder):
-    asked = Asked()
+def test_text_in_a_vector_set_is_never_embedded_again(folder):
+    asked = RecordingEmbedder()
     folder.write(a_py="lamp = 1\n")
     catch_up(folder.store, asked)
     folder.link("b.py", like="a.py")
@@ -177,7 +175,7 @@ def test_what_a_set_knows_is_asked_of_nobody_again(folder):
     assert_whole(folder.store)
 
 
-def test_content_that_comes_back_gets_its_row_again(folder):
+def test_restored_content_gets_its_row_again(folder):
     folder.write(a_py="lamp = 1\n", b_py="desk = 1\n")
     catch_up(folder.store)
     blob = folder.blob("a.py")
@@ -190,7 +188,7 @@ def test_content_that_comes_back_gets_its_row_again(folder):
     assert_whole(folder.store)
 
 
-def test_what_is_forgotten_for_good_loses_its_row(folder):
+def test_forgotten_content_loses_its_row(folder):
     folder.write(a_py="lamp = 1\n", b_py="desk = 1\n")
     catch_up(folder.store)
     folder.store.content.forget([folder.doc("a.py")])
@@ -202,7 +200,7 @@ def test_what_is_forgotten_for_good_loses_its_row(folder):
 
 
 @pytest.mark.parametrize("step", ["truth", "words", "embedding", "rows"])
-def test_who_is_killed_between_two_steps_goes_on_from_the_watermark(
+def test_catch_up_killed_between_two_steps_goes_on_from_the_watermark(
     open_store, folder_of, monkeypatch, step
 ):
     first = folder_of(open_store())
@@ -211,7 +209,7 @@ def test_who_is_killed_between_two_steps_goes_on_from_the_watermark(
     mark = first.store.content.seq()
     first.write(f3_py="desk = 3\n")
     first.remove("f4.py")
-    asked = Asked()
+    asked = RecordingEmbedder()
     if step == "words":
         first.catch_up()
     elif step == "embedding":
@@ -227,7 +225,7 @@ def test_who_is_killed_between_two_steps_goes_on_from_the_watermark(
     assert vectors_of(again.store).watermark == mark
     again.write(g_py="chair = 1\n")  # before the vectors have had a turn
     again.catch_up()
-    asked = Asked()
+    asked = RecordingEmbedder()
     said = statements(again.store, asked)
     assert sorted(asked.texts) == ["chair = 1", "desk = 3"]
     assert EVERYTHING not in said
@@ -236,20 +234,20 @@ def test_who_is_killed_between_two_steps_goes_on_from_the_watermark(
     assert len(asked.texts) == 2
 
 
-def test_a_set_that_is_too_far_behind_is_compared_as_a_whole(folder, monkeypatch):
+def test_vector_set_far_behind_is_compared_as_a_whole(folder, monkeypatch):
     monkeypatch.setattr(truth, "REMOVALS", 3)
     folder.write_all({f"f{number}.py": f"lamp = {number}\n" for number in range(12)})
     catch_up(folder.store)
     for number in range(6):
         folder.remove(f"f{number}.py")
     folder.catch_up()
-    asked = Asked()
+    asked = RecordingEmbedder()
     assert EVERYTHING in statements(folder.store, asked)
     assert asked.texts == []
     assert_whole(folder.store)
 
 
-def test_a_store_that_never_kept_removals_is_compared_as_a_whole_once(folder):
+def test_store_without_recorded_removals_is_compared_as_a_whole_once(folder):
     folder.write(a_py="lamp = 1\n", b_py="desk = 1\n")
     catch_up(folder.store)
     folder.remove("a.py")
@@ -259,11 +257,11 @@ def test_a_store_that_never_kept_removals_is_compared_as_a_whole_once(folder):
     catch_up(folder.store)
     assert_whole(folder.store)
     folder.write(c_py="chair = 1\n")
-    assert EVERYTHING not in statements(folder.store, Asked())
+    assert EVERYTHING not in statements(folder.store, RecordingEmbedder())
 
 
 @pytest.mark.parametrize("harm", ["gone", "damaged"])
-def test_a_set_that_is_lost_or_damaged_is_made_anew(open_store, folder_of, harm):
+def test_lost_or_damaged_vector_set_is_made_again(open_store, folder_of, harm):
     first = folder_of(open_store())
     first.write(a_py="lamp = 1\n", b_py="desk = 1\n")
     catch_up(first.store)
@@ -286,7 +284,7 @@ def spoil(store: Store) -> None:
     vectors.sync(store.content.seq())
 
 
-def test_in_doubt_rows_that_were_lost_or_are_too_many_are_put_right(folder):
+def test_doubted_vector_set_gets_lost_rows_and_drops_superfluous_ones(folder):
     folder.write(a_py="lamp = 1\n", b_py="desk = 1\n")
     catch_up(folder.store)
     spoil(folder.store)
@@ -296,12 +294,12 @@ def test_in_doubt_rows_that_were_lost_or_are_too_many_are_put_right(folder):
     assert_whole(folder.store)
 
 
-def test_a_wrong_number_of_rows_raises_doubt_when_that_is_looked_at(folder):
+def test_verify_doubts_a_vector_set_with_a_wrong_number_of_rows(folder):
     folder.write(a_py="lamp = 1\n", b_py="desk = 1\n")
     catch_up(folder.store)
     folder.store.indexes.verify()
     folder.write(c_py="chair = 1\n")
-    assert EVERYTHING not in statements(folder.store, Asked())
+    assert EVERYTHING not in statements(folder.store, RecordingEmbedder())
     spoil(folder.store)
     folder.store.indexes.verify()
     folder.write(d_py="table = 1\n")
@@ -309,7 +307,7 @@ def test_a_wrong_number_of_rows_raises_doubt_when_that_is_looked_at(folder):
     assert_whole(folder.store)
 
 
-def test_a_set_that_is_ahead_of_a_restored_database_is_made_anew(tmp_path, open_store, folder_of):
+def test_vector_set_ahead_of_a_restored_database_is_made_again(tmp_path, open_store, folder_of):
     first = folder_of(open_store())
     first.write(a_py="lamp = 1\n")
     catch_up(first.store)
@@ -326,7 +324,7 @@ def test_a_set_that_is_ahead_of_a_restored_database_is_made_anew(tmp_path, open_
     assert_whole(again.store)
 
 
-def test_a_reader_that_takes_over_goes_on_from_where_the_writer_was(open_store, folder_of):
+def test_reader_that_takes_over_continues_at_the_writer_s_watermark(open_store, folder_of):
     writer, heir = folder_of(open_store()), folder_of(open_store())
     writer.write(a_py="lamp = 1\n", b_py="desk = 1\n")
     catch_up(writer.store)
@@ -335,7 +333,7 @@ def test_a_reader_that_takes_over_goes_on_from_where_the_writer_was(open_store, 
     catch_up(writer.store)
     writer.write(c_py="chair = 1\n")
     writer.store.close()
-    asked = Asked()
+    asked = RecordingEmbedder()
     said = statements(heir.store, asked)
     assert (asked.texts, EVERYTHING in said) == (["chair = 1"], False)
     assert_whole(heir.store)
@@ -359,7 +357,7 @@ changes = st.lists(
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])  # a class, the same for all
 @given(changes=changes, kept=st.sampled_from([1, 2_000]))
-def test_after_any_changes_the_set_is_the_one_that_is_made_anew(
+def test_vector_set_after_any_changes_equals_a_fresh_one(
     tmp_path_factory, folder_of, changes, kept
 ):
     directory = tmp_path_factory.mktemp("store")
@@ -397,7 +395,7 @@ def test_after_any_changes_the_set_is_the_one_that_is_made_anew(
     shutil.rmtree(directory)
 
 
-def test_who_is_killed_while_a_set_is_removed_leaves_no_part_of_one(folder, monkeypatch):
+def test_vector_set_removal_killed_midway_leaves_no_part(folder, monkeypatch):
     folder.write_all({"a.py": "lamp = 1\n", "b.py": "desk = 2\n"})
     catch_up(folder.store)
     sets = folder.store.indexes.sets

@@ -1,6 +1,4 @@
-"""Which memories are asked for: whatever index is walked, those are found that a plain look at
-every row finds, newest first.
-"""
+"""Memory filters: by any index the same memories as a full scan, newest first."""
 
 from __future__ import annotations
 
@@ -30,7 +28,7 @@ def name(state: MemoryState | None) -> str | None:
 
 @pytest.fixture(scope="module")
 def store():
-    """A hundred memories of two origins, with little that tells them apart."""
+    """A hundred similar memories of two origins."""
     draw, made = random.Random(7), Store(None)
 
     def new(number: int, origin: str) -> NewMemory:
@@ -62,19 +60,23 @@ def store():
     made.close()
 
 
-def fits(one: Remembered, wanted: MemoryFilter) -> bool:
-    """The same, said plainly."""
-    memory, promoted = one.memory, wanted.promoted and one.state is MemoryState.PROMOTED
-    names = {memory.project.lower(), one.other_project.lower()}
+def fits(remembered: Remembered, wanted: MemoryFilter) -> bool:
+    """The filter as a plain condition."""
+    memory, promoted = (
+        remembered.memory,
+        wanted.promoted and remembered.state is MemoryState.PROMOTED,
+    )
+    names = {memory.project.lower(), remembered.other_project.lower()}
     return all(
         (
-            wanted.sources is None or one.source in wanted.sources,
-            wanted.origins is None or one.origin in wanted.origins,
-            not wanted.states or (one.state.value if one.state else "") in wanted.states,
-            not wanted.projects or promoted or _is_of(one, wanted.projects),
+            wanted.sources is None or remembered.source in wanted.sources,
+            wanted.origins is None or remembered.origin in wanted.origins,
+            not wanted.states
+            or (remembered.state.value if remembered.state else "") in wanted.states,
+            not wanted.projects or promoted or _is_of(remembered, wanted.projects),
             not wanted.scope
             or promoted
-            or wanted.scope.lower() in (one.scope.lower(), memory.project.lower()),
+            or wanted.scope.lower() in (remembered.scope.lower(), memory.project.lower()),
             {tag.lower() for tag in wanted.tags}
             <= {concept.lower() for concept in memory.concepts},
             not wanted.kind or wanted.kind.lower() == memory.kind.lower(),
@@ -84,10 +86,10 @@ def fits(one: Remembered, wanted: MemoryFilter) -> bool:
     )
 
 
-def _is_of(one: Remembered, projects: tuple[str, ...]) -> bool:
+def _is_of(remembered: Remembered, projects: tuple[str, ...]) -> bool:
     known = {name.lower() for name in projects}
-    return one.memory.project.lower() in known or (
-        bool(one.other_project) and one.other_project.lower() in known
+    return remembered.memory.project.lower() in known or (
+        bool(remembered.other_project) and remembered.other_project.lower() in known
     )
 
 
@@ -111,56 +113,58 @@ wishes = some.builds(
 
 
 @pytest.mark.parametrize(("few", "ways"), [(5_000, 200), (5, 200), (5, 2)])
-def test_an_index_gives_what_a_look_at_every_row_gives(store, few, ways, monkeypatch):
+def test_indexed_memory_filter_equals_a_full_scan(store, few, ways, monkeypatch):
     monkeypatch.setattr(lookups, "FEW", few)
     monkeypatch.setattr(wants, "MAX_WAYS", ways)
     every = store.memories.select(MemoryFilter())
     assert len(every) == 100
-    docs = {one.ref: doc for doc, one in store.memories.by_docs(range(1, 500)).items()}
+    docs = {
+        remembered.ref: doc for doc, remembered in store.memories.by_docs(range(1, 500)).items()
+    }
 
     @settings(max_examples=150, deadline=None)
     @given(wishes, some.integers(0, 12), some.integers(0, 12))
     def agree(wanted: MemoryFilter, limit: int, offset: int) -> None:
-        expected = [one.ref for one in every if fits(one, wanted)]
-        assert [one.ref for one in store.memories.select(wanted)] == expected
-        assert [one.ref for one in store.memories.select(wanted, limit, offset)] == expected[
-            offset : offset + limit
-        ]
+        expected = [remembered.ref for remembered in every if fits(remembered, wanted)]
+        assert [remembered.ref for remembered in store.memories.select(wanted)] == expected
+        assert [
+            remembered.ref for remembered in store.memories.select(wanted, limit, offset)
+        ] == expected[offset : offset + limit]
         assert store.memories.count(wanted) == len(expected)
         assert store.memories.docs(wanted) == {docs[ref] for ref in expected if ref in docs}
 
     agree()
 
 
-def test_very_many_sources_are_asked_together(store):
-    """As of somebody with a database for each of hundreds of scopes."""
+def test_hundreds_of_memory_sources_are_filtered_together(store):
+    """As with a database for each of hundreds of scopes."""
     every = store.memories.select(MemoryFilter())
     wanted = MemoryFilter(sources=tuple(range(1, 500)), projects=("shop", "site", "nothing"))
-    assert [one.ref for one in store.memories.select(wanted, 1000)] == [
-        one.ref for one in every if fits(one, wanted)
+    assert [remembered.ref for remembered in store.memories.select(wanted, 1000)] == [
+        remembered.ref for remembered in every if fits(remembered, wanted)
     ]
 
 
-def test_rows_of_one_moment_come_in_the_order_of_their_database(store):
+def test_memories_of_one_moment_are_ordered_by_row_number(store):
     every = store.memories.select(MemoryFilter(origins=(OTHER,)))
-    assert [(one.memory.created, one.number) for one in every] == sorted(
-        ((one.memory.created, one.number) for one in every), reverse=True
+    assert [(remembered.memory.created, remembered.number) for remembered in every] == sorted(
+        ((remembered.memory.created, remembered.number) for remembered in every), reverse=True
     )
 
 
-def test_scopes_are_counted_over_all_sources_of_an_origin(store):
+def test_memory_scopes_are_counted_over_all_sources_of_an_origin(store):
     sources = [source.id for source in store.memories.sources(("", OTHER), ("shown", "staging"))]
     counted = {
         (scope.scope.lower(), scope.origin): scope.count for scope in store.memories.scopes(sources)
     }
     expected: dict[tuple[str, str], int] = {}
-    for one in store.memories.select(MemoryFilter(sources=tuple(sources))):
-        key = (one.scope.lower(), one.origin)
+    for remembered in store.memories.select(MemoryFilter(sources=tuple(sources))):
+        key = (remembered.scope.lower(), remembered.origin)
         expected[key] = expected.get(key, 0) + 1
     assert counted == expected
 
 
-def test_an_answer_that_was_kept_is_worked_out_anew_when_something_was_written(store):
+def test_cached_memory_filter_answer_is_dropped_after_a_write(store):
     before = store.memories.count(MemoryFilter())
     memory = Memory("mem_new", "Something new", project="shop", created=1)
     new = NewMemory(memory, "shown", MemoryState.APPROVED, scope="shop", fingerprint=b"new")

@@ -1,6 +1,4 @@
-"""Memories in the store: a step is whole or not at all, a state decides where a memory is found,
-and what is deleted is gone.
-"""
+"""Memory steps: whole or not at all; states decide where a memory is found."""
 
 from __future__ import annotations
 
@@ -44,7 +42,7 @@ def name(state: MemoryState | None) -> str | None:
 def new(
     key: str, title: str = "", state: MemoryState | None = MemoryState.APPROVED, **more
 ) -> NewMemory:
-    """A memory on its way in; what isn't one of its own parts is one of the memory's."""
+    """A memory to add; other fields than its own are those of the memory."""
     own = {
         part: more.pop(part)
         for part in ("scope", "origin", "number", "other_project", "citations")
@@ -59,8 +57,8 @@ def new(
     )
 
 
-class Desk:
-    """A store, and the person who decides."""
+class MemoryStore:
+    """A store with the decisions of one person."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -70,7 +68,7 @@ class Desk:
 
     def copy(self, *ones: NewMemory, gone=()) -> None:
         self.store.memories.copy(
-            Mirror(FOREIGN), [replace(one, origin=FOREIGN) for one in ones], gone, word, name
+            Mirror(FOREIGN), [replace(memory, origin=FOREIGN) for memory in ones], gone, word, name
         )
 
     def judge(self, key: str, state: MemoryState | None, origin: str = OWN, **more) -> int:
@@ -80,9 +78,13 @@ class Desk:
         )
 
     def edit(self, key: str, memory: Memory, **more) -> int:
-        one = self.get(key)
+        remembered = self.get(key)
         return self.judge(
-            key, one.state, memory=replace(memory, key=key), fingerprint=fingerprint(memory), **more
+            key,
+            remembered.state,
+            memory=replace(memory, key=key),
+            fingerprint=fingerprint(memory),
+            **more,
         )
 
     def undo(self, batch: int) -> int:
@@ -92,11 +94,14 @@ class Desk:
         return self.store.memories.delete([(origin, key) for key in keys], "person")
 
     def get(self, key: str, origin: str = OWN) -> Remembered:
-        (one,) = self.store.memories.by_key(key, {origin})
-        return one
+        (remembered,) = self.store.memories.by_key(key, {origin})
+        return remembered
 
     def keys(self, **wanted) -> list[str]:
-        return [one.memory.key for one in self.store.memories.select(MemoryFilter(**wanted))]
+        return [
+            remembered.memory.key
+            for remembered in self.store.memories.select(MemoryFilter(**wanted))
+        ]
 
     def found(self, key: str, origin: str = OWN) -> str | None:
         """The name of the source that a memory has a doc in."""
@@ -132,8 +137,8 @@ class Desk:
 
 
 @pytest.fixture
-def desk(open_store: Callable[..., Store]) -> Desk:
-    return Desk(open_store())
+def memory_store(open_store: Callable[..., Store]) -> MemoryStore:
+    return MemoryStore(open_store())
 
 
 # -- steps
@@ -149,65 +154,68 @@ def fail_at(title: str):
     return wording
 
 
-def test_an_add_that_fails_in_the_middle_leaves_nothing(desk):
-    desk.add(new("a"))
-    before = desk.everything()
+def test_failed_add_is_rolled_back(memory_store):
+    memory_store.add(new("a"))
+    before = memory_store.everything()
     gone = MemoryVerdict((OWN, "a"), MemoryState.SUPERSEDED, None, "b")
     with pytest.raises(RuntimeError):
-        desk.store.memories.add(
+        memory_store.store.memories.add(
             [new("b"), new("c", "bad")], fail_at("bad"), actor="person", supersedes=[gone]
         )
-    assert desk.everything() == before
+    assert memory_store.everything() == before
 
 
-def test_a_decision_that_fails_in_the_middle_leaves_nothing(desk):
-    desk.add(new("a", state=MemoryState.STAGING), new("b", "bad", state=MemoryState.STAGING))
-    before = desk.everything()
+def test_failed_decision_is_rolled_back(memory_store):
+    memory_store.add(
+        new("a", state=MemoryState.STAGING), new("b", "bad", state=MemoryState.STAGING)
+    )
+    before = memory_store.everything()
     verdicts = [MemoryVerdict((OWN, key), MemoryState.APPROVED, SHOWN) for key in "ab"]
     with pytest.raises(RuntimeError):
-        desk.store.memories.decide(
+        memory_store.store.memories.decide(
             verdicts, fail_at("bad"), action="approve", actor="person", reason=""
         )
-    assert desk.everything() == before
+    assert memory_store.everything() == before
 
 
-def test_a_copy_that_fails_in_the_middle_leaves_nothing_and_is_no_further(desk):
-    desk.copy(new("a"))
-    before = desk.everything(), desk.store.memories.mirrors()
+def test_failed_copy_is_rolled_back_with_its_watermark(memory_store):
+    memory_store.copy(new("a"))
+    before = memory_store.everything(), memory_store.store.memories.mirrors()
     ones = [
         replace(new(key, title), origin=FOREIGN) for key, title in (("b", "fine"), ("c", "bad"))
     ]
     with pytest.raises(RuntimeError):
-        desk.store.memories.copy(Mirror(FOREIGN, high=7), ones, ["a"], fail_at("bad"), name)
-    assert (desk.everything(), desk.store.memories.mirrors()) == before
+        memory_store.store.memories.copy(Mirror(FOREIGN, high=7), ones, ["a"], fail_at("bad"), name)
+    assert (memory_store.everything(), memory_store.store.memories.mirrors()) == before
 
 
-def test_an_undo_that_fails_in_the_middle_leaves_nothing(desk):
-    desk.add(new("a", "bad"), new("b"))
-    step = desk.store.memories.decide(
+def test_failed_undo_is_rolled_back(memory_store):
+    memory_store.add(new("a", "bad"), new("b"))
+    step = memory_store.store.memories.decide(
         [MemoryVerdict((OWN, key), MemoryState.REJECTED, None) for key in "ab"],
         word,
         action="reject",
         actor="p",
         reason="",
     )
-    before = desk.everything()
+    before = memory_store.everything()
     with pytest.raises(RuntimeError):
-        desk.store.memories.undo(step, fail_at("bad"), name, "person")
-    assert desk.everything() == before
+        memory_store.store.memories.undo(step, fail_at("bad"), name, "person")
+    assert memory_store.everything() == before
 
 
-def test_a_memory_and_what_it_supersedes_are_one_step(desk):
-    desk.add(new("a"))
-    step = desk.add(
+def test_memory_and_the_one_it_supersedes_are_one_step(memory_store):
+    memory_store.add(new("a"))
+    step = memory_store.add(
         new("b"), supersedes=[MemoryVerdict((OWN, "a"), MemoryState.SUPERSEDED, None, "b")]
     )
     assert (
-        desk.get("a").state is MemoryState.SUPERSEDED and desk.get("a").judgement.successor == "b"
+        memory_store.get("a").state is MemoryState.SUPERSEDED
+        and memory_store.get("a").judgement.successor == "b"
     )
-    assert {decision.batch for decision in desk.store.memories.decisions(2)} == {step}
-    assert desk.undo(step) == 2
-    assert (desk.get("a").state, desk.get("b").state) == (
+    assert {decision.batch for decision in memory_store.store.memories.decisions(2)} == {step}
+    assert memory_store.undo(step) == 2
+    assert (memory_store.get("a").state, memory_store.get("b").state) == (
         MemoryState.APPROVED,
         MemoryState.REJECTED,
     )
@@ -219,50 +227,52 @@ def test_a_memory_and_what_it_supersedes_are_one_step(desk):
 
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("before", STATES)
-def test_a_state_decides_where_a_memory_is_found(desk, before, state):
-    desk.add(new("a", state=before))
-    assert desk.found("a") == name(before)
-    desk.judge("a", state)
-    assert desk.found("a") == name(state)
-    assert (desk.get("a").state, desk.get("a").judgement.state, desk.get("a").judgement.actor) == (
-        state,
-        state,
-        "person",
+def test_state_of_a_memory_decides_where_it_is_found(memory_store, before, state):
+    memory_store.add(new("a", state=before))
+    assert memory_store.found("a") == name(before)
+    memory_store.judge("a", state)
+    assert memory_store.found("a") == name(state)
+    assert (
+        memory_store.get("a").state,
+        memory_store.get("a").judgement.state,
+        memory_store.get("a").judgement.actor,
+    ) == (state, state, "person")
+    assert (memory_store.get("a").source is None) == (name(state) is None)
+
+
+def test_memory_without_a_doc_is_not_in_the_lexical_index(memory_store):
+    memory_store.add(new("a", "Zebras count coins"))
+    memory_store.store.indexes.catch_up()
+    assert len(memory_store.store.indexes.words()) == 1
+    memory_store.judge("a", MemoryState.REJECTED)
+    memory_store.store.indexes.catch_up()
+    assert len(memory_store.store.indexes.words()) == 0
+    assert memory_store.get("a").memory.title == "Zebras count coins"
+
+
+def test_edit_changes_the_wording_and_the_search_hits(memory_store):
+    memory_store.add(new("a", "Old words", concepts=("old",), citations=(CITED,)))
+    memory_store.edit(
+        "a", Memory("", "New words", concepts=("new",), project="site", created=1_000)
     )
-    assert (desk.get("a").source is None) == (name(state) is None)
+    remembered = memory_store.get("a")
+    assert (
+        remembered.memory.title,
+        remembered.scope,
+        memory_store.keys(tags=("old",)),
+        memory_store.keys(tags=("NEW",)),
+    ) == ("New words", "site", [], ["a"])
+    assert memory_store.store.memories.citations(remembered.id) == (CITED,)
+    (doc,) = memory_store.store.content.docs(remembered.source)
+    assert memory_store.store.content.text(doc.blob).startswith("# New words")
 
 
-def test_what_has_no_doc_is_not_in_the_words_either(desk):
-    desk.add(new("a", "Zebras count coins"))
-    desk.store.indexes.catch_up()
-    assert len(desk.store.indexes.words()) == 1
-    desk.judge("a", MemoryState.REJECTED)
-    desk.store.indexes.catch_up()
-    assert len(desk.store.indexes.words()) == 0
-    assert desk.get("a").memory.title == "Zebras count coins"
-
-
-def test_an_edit_changes_the_wording_and_what_is_found(desk):
-    desk.add(new("a", "Old words", concepts=("old",), citations=(CITED,)))
-    desk.edit("a", Memory("", "New words", concepts=("new",), project="site", created=1_000))
-    one = desk.get("a")
-    assert (one.memory.title, one.scope, desk.keys(tags=("old",)), desk.keys(tags=("NEW",))) == (
-        "New words",
-        "site",
-        [],
-        ["a"],
-    )
-    assert desk.store.memories.citations(one.id) == (CITED,)
-    (doc,) = desk.store.content.docs(one.source)
-    assert desk.store.content.text(doc.blob).startswith("# New words")
-
-
-def test_the_log_tells_every_decision_with_who_and_why(desk):
-    desk.add(new("a", state=MemoryState.STAGING), actor="import")
-    desk.judge("a", MemoryState.APPROVED)
+def test_log_has_every_decision_with_actor_and_reason(memory_store):
+    memory_store.add(new("a", state=MemoryState.STAGING), actor="import")
+    memory_store.judge("a", MemoryState.APPROVED)
     told = [
         (decision.action, decision.before, decision.after, decision.actor, decision.reason)
-        for decision in desk.store.memories.decisions(9, (OWN, "a"))
+        for decision in memory_store.store.memories.decisions(9, (OWN, "a"))
     ]
     assert told == [
         ("judge", "staging", "approved", "person", "because"),
@@ -270,31 +280,31 @@ def test_the_log_tells_every_decision_with_who_and_why(desk):
     ]
 
 
-# -- taking back
+# -- undo
 # -------------------------------------------------------------------------------------------------------
 
 
-def exact(desk: Desk, key: str, origin: str = OWN) -> tuple:
-    """All that is known of a memory but where it lies."""
-    one = desk.get(key, origin)
+def exact(memory_store: MemoryStore, key: str, origin: str = OWN) -> tuple:
+    """The whole state of a memory but its place in the store."""
+    remembered = memory_store.get(key, origin)
     return (
-        replace(one, source=None),
-        desk.found(key, origin),
-        desk.store.memories.citations(one.id),
+        replace(remembered, source=None),
+        memory_store.found(key, origin),
+        memory_store.store.memories.citations(remembered.id),
     )
 
 
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("before", STATES)
-def test_taking_a_judgement_back_brings_the_exact_earlier_state(desk, before, state):
-    desk.add(new("a", state=before, citations=(CITED,)), actor="import")
-    known = exact(desk, "a")
-    assert desk.undo(desk.judge("a", state, successor="b")) == 1
-    assert exact(desk, "a") == known
+def test_undone_judgement_restores_the_exact_earlier_state(memory_store, before, state):
+    memory_store.add(new("a", state=before, citations=(CITED,)), actor="import")
+    known = exact(memory_store, "a")
+    assert memory_store.undo(memory_store.judge("a", state, successor="b")) == 1
+    assert exact(memory_store, "a") == known
 
 
-def test_taking_an_edit_back_brings_the_exact_earlier_wording_and_what_it_cited(desk):
-    desk.add(
+def test_undone_edit_restores_the_earlier_wording_and_citations(memory_store):
+    memory_store.add(
         new(
             "a",
             "Old",
@@ -305,76 +315,82 @@ def test_taking_an_edit_back_brings_the_exact_earlier_wording_and_what_it_cited(
             citations=(CITED,),
         )
     )
-    known = exact(desk, "a")
-    step = desk.edit(
+    known = exact(memory_store, "a")
+    step = memory_store.edit(
         "a",
         Memory("", "New", project="dev", created=2),
         citations=(replace(CITED, path="other.py"),),
     )
-    assert exact(desk, "a") != known
-    desk.undo(step)
-    assert exact(desk, "a") == known
+    assert exact(memory_store, "a") != known
+    memory_store.undo(step)
+    assert exact(memory_store, "a") == known
 
 
-def test_what_was_added_is_rejected_by_an_undo_and_not_lost(desk):
-    desk.undo(desk.add(new("a")))
-    assert (desk.get("a").state, desk.found("a")) == (MemoryState.REJECTED, None)
+def test_undone_add_is_rejected_and_not_lost(memory_store):
+    memory_store.undo(memory_store.add(new("a")))
+    assert (memory_store.get("a").state, memory_store.found("a")) == (MemoryState.REJECTED, None)
 
 
-def test_what_was_there_before_it_was_added_again_is_as_it_was(desk):
-    desk.add(new("a", state=MemoryState.STAGING), actor="import")
-    known = exact(desk, "a")
+def test_undone_second_add_restores_the_first(memory_store):
+    memory_store.add(new("a", state=MemoryState.STAGING), actor="import")
+    known = exact(memory_store, "a")
     verdict = MemoryVerdict((OWN, "a"), MemoryState.APPROVED, SHOWN)
-    step = desk.store.memories.decide(
+    step = memory_store.store.memories.decide(
         [verdict], word, action="add", actor="person", reason="added again"
     )
-    desk.undo(step)
-    assert exact(desk, "a") == known
+    memory_store.undo(step)
+    assert exact(memory_store, "a") == known
 
 
 @pytest.mark.parametrize("own", [None, MemoryState.APPROVED, MemoryState.STAGING])
-def test_a_foreign_row_that_nobody_had_judged_is_unjudged_after_an_undo(desk, own):
-    desk.copy(new("obs_1", state=own))
-    known = exact(desk, "obs_1", FOREIGN)
-    desk.undo(desk.judge("obs_1", MemoryState.REJECTED, FOREIGN))
-    assert exact(desk, "obs_1", FOREIGN) == known
-    assert desk.get("obs_1", FOREIGN).judgement is None
+def test_undone_first_judgement_leaves_a_foreign_row_unjudged(memory_store, own):
+    memory_store.copy(new("obs_1", state=own))
+    known = exact(memory_store, "obs_1", FOREIGN)
+    memory_store.undo(memory_store.judge("obs_1", MemoryState.REJECTED, FOREIGN))
+    assert exact(memory_store, "obs_1", FOREIGN) == known
+    assert memory_store.get("obs_1", FOREIGN).judgement is None
 
 
-def test_a_step_is_taken_back_once_and_the_one_before_is_next(desk):
-    first = desk.add(new("a"))
-    second = desk.judge("a", MemoryState.PROMOTED)
-    assert desk.store.memories.last_batch(not_by="hook") == second
-    assert (desk.undo(second), desk.undo(second)) == (1, 0)
-    assert desk.store.memories.last_batch(not_by="hook") == first
-    assert desk.undo(first) == 1
-    assert desk.store.memories.last_batch(not_by="hook") == 0
+def test_second_undo_takes_back_the_step_before(memory_store):
+    first = memory_store.add(new("a"))
+    second = memory_store.judge("a", MemoryState.PROMOTED)
+    assert memory_store.store.memories.last_batch(not_by="hook") == second
+    assert (memory_store.undo(second), memory_store.undo(second)) == (1, 0)
+    assert memory_store.store.memories.last_batch(not_by="hook") == first
+    assert memory_store.undo(first) == 1
+    assert memory_store.store.memories.last_batch(not_by="hook") == 0
 
 
-def test_what_a_hook_brought_is_not_what_a_person_takes_back(desk):
-    mine = desk.add(new("a"))
-    desk.add(new("b", state=MemoryState.STAGING), actor="hook")
-    assert desk.store.memories.last_batch(not_by="hook") == mine
+def test_undo_of_a_person_skips_memories_added_by_a_hook(memory_store):
+    mine = memory_store.add(new("a"))
+    memory_store.add(new("b", state=MemoryState.STAGING), actor="hook")
+    assert memory_store.store.memories.last_batch(not_by="hook") == mine
 
 
-def test_a_judgement_waits_for_a_row_that_is_not_copied(desk):
-    first = desk.judge("obs_9", MemoryState.PROMOTED, FOREIGN)
-    second = desk.judge("obs_9", MemoryState.REJECTED, FOREIGN)
-    assert desk.store.memories.judgements(FOREIGN, ["obs_9"])["obs_9"].state is MemoryState.REJECTED
-    desk.undo(second)
-    assert desk.store.memories.judgements(FOREIGN, ["obs_9"])["obs_9"].state is MemoryState.PROMOTED
-    desk.undo(first)
-    assert desk.store.memories.judgements(FOREIGN, ["obs_9"]) == {}
+def test_judgement_waits_for_a_row_not_copied_yet(memory_store):
+    first = memory_store.judge("obs_9", MemoryState.PROMOTED, FOREIGN)
+    second = memory_store.judge("obs_9", MemoryState.REJECTED, FOREIGN)
+    assert (
+        memory_store.store.memories.judgements(FOREIGN, ["obs_9"])["obs_9"].state
+        is MemoryState.REJECTED
+    )
+    memory_store.undo(second)
+    assert (
+        memory_store.store.memories.judgements(FOREIGN, ["obs_9"])["obs_9"].state
+        is MemoryState.PROMOTED
+    )
+    memory_store.undo(first)
+    assert memory_store.store.memories.judgements(FOREIGN, ["obs_9"]) == {}
 
 
-def test_nothing_is_decided_about_a_memory_of_our_own_that_was_deleted(desk):
-    step = desk.add(new("a"))
-    desk.delete("a")
-    before = desk.everything()[:-2]
-    desk.judge("a", MemoryState.PROMOTED)
-    desk.undo(step)
-    assert desk.keys() == [] and desk.store.memories.judgements(OWN, ["a"]) == {}
-    assert [row for row in desk.everything() if row[0] == "decisions"] == [
+def test_deleted_memory_of_this_store_takes_no_decision(memory_store):
+    step = memory_store.add(new("a"))
+    memory_store.delete("a")
+    before = memory_store.everything()[:-2]
+    memory_store.judge("a", MemoryState.PROMOTED)
+    memory_store.undo(step)
+    assert memory_store.keys() == [] and memory_store.store.memories.judgements(OWN, ["a"]) == {}
+    assert [row for row in memory_store.everything() if row[0] == "decisions"] == [
         row for row in before if row[0] == "decisions"
     ]
 
@@ -391,16 +407,16 @@ def bytes_below(folder: Path) -> bytes:
     )
 
 
-def forget(desk: Desk, *keys: str, origin: str = OWN) -> None:
-    desk.delete(*keys, origin=origin)
-    desk.store.indexes.catch_up()
-    desk.store.indexes.tidy()
-    desk.store.checkpoint()
+def forget(memory_store: MemoryStore, *keys: str, origin: str = OWN) -> None:
+    memory_store.delete(*keys, origin=origin)
+    memory_store.store.indexes.catch_up()
+    memory_store.store.indexes.tidy()
+    memory_store.store.checkpoint()
 
 
-def test_what_is_deleted_leaves_no_trace_on_the_disk(desk, tmp_path):
+def test_deleted_memory_leaves_no_trace_on_the_disk(memory_store, tmp_path):
     long = " ".join(f"quagga{number}" for number in range(3_000))  # several pages
-    desk.add(new("keep", "Something else"))
+    memory_store.add(new("keep", "Something else"))
     cited = replace(CITED, path="src/quagga.py", root="/quagga")
     parts = {
         "subtitle": "a quagga",
@@ -409,18 +425,20 @@ def test_what_is_deleted_leaves_no_trace_on_the_disk(desk, tmp_path):
         "files": ("quagga.py",),
         "text": long,
     }
-    desk.add(new("a", "The quagga is striped", **parts, citations=(cited,)))
-    desk.judge("a", MemoryState.STAGING)
-    desk.store.indexes.catch_up()
+    memory_store.add(new("a", "The quagga is striped", **parts, citations=(cited,)))
+    memory_store.judge("a", MemoryState.STAGING)
+    memory_store.store.indexes.catch_up()
     assert b"quagga" in bytes_below(tmp_path)
-    forget(desk, "a")
+    forget(memory_store, "a")
     assert b"quagga" not in bytes_below(tmp_path).lower()
-    assert desk.keys() == ["keep"] and desk.found("keep") == SHOWN
+    assert memory_store.keys() == ["keep"] and memory_store.found("keep") == SHOWN
 
 
-def test_earlier_wordings_and_the_reasons_for_them_leave_no_trace_either(desk, tmp_path):
-    desk.add(*(new(f"other{number}", f"Filling {number} " + "x" * 300) for number in range(30)))
-    desk.add(
+def test_deleted_earlier_wordings_and_reasons_leave_no_trace(memory_store, tmp_path):
+    memory_store.add(
+        *(new(f"other{number}", f"Filling {number} " + "x" * 300) for number in range(30))
+    )
+    memory_store.add(
         new(
             "a",
             "The quagga is striped",
@@ -429,101 +447,104 @@ def test_earlier_wordings_and_the_reasons_for_them_leave_no_trace_either(desk, t
             citations=(CITED,),
         )
     )
-    desk.store.indexes.catch_up()
+    memory_store.store.indexes.catch_up()
     for number in range(5):  # each wording is longer or shorter than the last, and lies elsewhere
         text = f"quagga{number} " * (5 + 600 * (number % 3))
-        desk.edit(
+        memory_store.edit(
             "a",
             Memory("", f"Quagga number {number}", text=text, project="shop", created=5),
             citations=(),
         )
-        desk.store.indexes.catch_up()
-    desk.store.memories.decide(
+        memory_store.store.indexes.catch_up()
+    memory_store.store.memories.decide(
         [MemoryVerdict((OWN, "a"), MemoryState.REJECTED, None)],
         word,
         action="reject",
         actor="person",
         reason="no quagga at all",
     )
-    desk.store.content.sweep(2**40)
-    forget(desk, "a")
+    memory_store.store.content.sweep(2**40)
+    forget(memory_store, "a")
     assert b"quagga" not in bytes_below(tmp_path).lower()
-    assert len(desk.keys()) == 30
+    assert len(memory_store.keys()) == 30
 
 
-def test_the_copy_of_a_changed_row_leaves_no_trace_either(desk, tmp_path):
-    desk.copy(
+def test_deleted_copy_of_a_changed_row_leaves_no_trace(memory_store, tmp_path):
+    memory_store.copy(
         *(
             new(f"obs_{number}", f"Filling {number} " + "x" * 300, None, number=number)
             for number in range(2, 30)
         )
     )
-    desk.copy(new("obs_1", "The quagga is striped", None, number=1, text="quagga " * 2_000))
-    desk.copy(new("obs_1", "Stripes of a quagga", None, number=1))
-    desk.copy(new("obs_1", "Nothing to see", None, number=1))
-    forget(desk, "obs_1", origin=FOREIGN)
+    memory_store.copy(new("obs_1", "The quagga is striped", None, number=1, text="quagga " * 2_000))
+    memory_store.copy(new("obs_1", "Stripes of a quagga", None, number=1))
+    memory_store.copy(new("obs_1", "Nothing to see", None, number=1))
+    forget(memory_store, "obs_1", origin=FOREIGN)
     assert b"quagga" not in bytes_below(tmp_path).lower()
-    assert set(desk.store.memories.forgotten(FOREIGN)) == {"obs_1"}
+    assert set(memory_store.store.memories.forgotten(FOREIGN)) == {"obs_1"}
 
 
-def test_of_what_was_deleted_the_log_says_only_that(desk):
-    desk.add(new("a"))
-    desk.judge("a", MemoryState.PROMOTED)
-    desk.delete("a")
+def test_log_of_a_deleted_memory_says_only_that_it_was_deleted(memory_store):
+    memory_store.add(new("a"))
+    memory_store.judge("a", MemoryState.PROMOTED)
+    memory_store.delete("a")
     assert [
         (decision.action, decision.key, decision.undone)
-        for decision in desk.store.memories.decisions(9)
+        for decision in memory_store.store.memories.decisions(9)
     ] == [("delete", "a", True)]
-    assert desk.store.memories.last_batch(not_by="hook") == 0
+    assert memory_store.store.memories.last_batch(not_by="hook") == 0
 
 
-def test_a_text_that_another_memory_has_too_stays_with_that_one(desk):
+def test_deleting_a_memory_keeps_the_same_text_of_another(memory_store):
     same = {"title": "The same", "facts": ("fact",), "created": 3}
-    desk.add(new("a", **same), new("b", **same))
-    desk.delete("a")
-    (doc,) = desk.store.content.docs(desk.get("b").source)
-    assert "The same" in desk.store.content.text(doc.blob)
+    memory_store.add(new("a", **same), new("b", **same))
+    memory_store.delete("a")
+    (doc,) = memory_store.store.content.docs(memory_store.get("b").source)
+    assert "The same" in memory_store.store.content.text(doc.blob)
 
 
 # -- copies
 # ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_judgement_outlives_the_copy_that_it_was_made_over(desk):
-    desk.copy(new("obs_1", state=None), new("obs_2", state=None))
-    desk.judge("obs_1", MemoryState.PROMOTED, FOREIGN)
-    assert desk.store.memories.drop_copy(FOREIGN) == 2
-    assert desk.keys() == [] and desk.store.memories.mirrors() == []
+def test_judgement_outlives_the_foreign_copy(memory_store):
+    memory_store.copy(new("obs_1", state=None), new("obs_2", state=None))
+    memory_store.judge("obs_1", MemoryState.PROMOTED, FOREIGN)
+    assert memory_store.store.memories.drop_copy(FOREIGN) == 2
+    assert memory_store.keys() == [] and memory_store.store.memories.mirrors() == []
     assert (
-        desk.store.memories.judgements(FOREIGN, ["obs_1", "obs_2"])["obs_1"].state
+        memory_store.store.memories.judgements(FOREIGN, ["obs_1", "obs_2"])["obs_1"].state
         is MemoryState.PROMOTED
     )
-    desk.copy(new("obs_1", state=MemoryState.PROMOTED))
-    assert desk.get("obs_1", FOREIGN).judgement.actor == "person"
+    memory_store.copy(new("obs_1", state=MemoryState.PROMOTED))
+    assert memory_store.get("obs_1", FOREIGN).judgement.actor == "person"
 
 
-def test_a_copy_replaces_rows_and_drops_those_that_are_gone(desk):
-    desk.copy(new("obs_1", number=1, concepts=("a",)), new("obs_2", number=2))
-    desk.copy(new("obs_1", "Changed", number=1, concepts=("b",)), gone=["obs_2"])
-    assert desk.keys() == ["obs_1"] and desk.get("obs_1", FOREIGN).memory.title == "Changed"
-    assert (desk.keys(tags=("a",)), desk.found("obs_2", FOREIGN)) == ([], None)
-    assert desk.store.memories.signatures(FOREIGN, 0, 9) == {1: ("obs_1", b"s")}
+def test_foreign_copy_replaces_rows_and_drops_missing_ones(memory_store):
+    memory_store.copy(new("obs_1", number=1, concepts=("a",)), new("obs_2", number=2))
+    memory_store.copy(new("obs_1", "Changed", number=1, concepts=("b",)), gone=["obs_2"])
+    assert (
+        memory_store.keys() == ["obs_1"]
+        and memory_store.get("obs_1", FOREIGN).memory.title == "Changed"
+    )
+    assert (memory_store.keys(tags=("a",)), memory_store.found("obs_2", FOREIGN)) == ([], None)
+    assert memory_store.store.memories.signatures(FOREIGN, 0, 9) == {1: ("obs_1", b"s")}
 
 
-# -- what is wanted
+# -- filters
 # ----------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
-def shelf(desk) -> Desk:
-    desk.add(
+def filled_store(memory_store) -> MemoryStore:
+    memory_store.add(
         new("a", project="Shop", concepts=("Deploy", "railway"), created=1, kind="decision"),
         new("b", project="site", concepts=("deploy",), created=3, other_project="shop"),
         new("c", project="lamps", scope="dev", created=2, state=MemoryState.PROMOTED),
         new("d", project="lamps", created=4, state=MemoryState.STAGING),
     )
-    desk.copy(new("obs_1", project="shop", created=5, state=None, scope="dev"))
-    return desk
+    memory_store.copy(new("obs_1", project="shop", created=5, state=None, scope="dev"))
+    return memory_store
 
 
 @pytest.mark.parametrize(
@@ -547,19 +568,22 @@ def shelf(desk) -> Desk:
         ({"sources": ()}, []),
     ],
 )
-def test_of_several_wishes_all_must_hold_and_the_newest_is_first(shelf, wanted, keys):
-    assert shelf.keys(**wanted) == keys
-    assert shelf.store.memories.count(MemoryFilter(**wanted)) == len(keys)
-    assert len(shelf.store.memories.docs(MemoryFilter(**wanted))) == len(keys)
+def test_memory_filter_requires_every_condition_newest_first(filled_store, wanted, keys):
+    assert filled_store.keys(**wanted) == keys
+    assert filled_store.store.memories.count(MemoryFilter(**wanted)) == len(keys)
+    assert len(filled_store.store.memories.docs(MemoryFilter(**wanted))) == len(keys)
 
 
-def test_a_part_of_what_is_wanted_can_be_asked_for(shelf):
-    lookup = shelf.store.memories
-    assert [one.memory.key for one in lookup.select(MemoryFilter(), 2, 1)] == ["d", "b"]
+def test_memory_filter_takes_a_limit_and_an_offset(filled_store):
+    lookup = filled_store.store.memories
+    assert [remembered.memory.key for remembered in lookup.select(MemoryFilter(), 2, 1)] == [
+        "d",
+        "b",
+    ]
 
 
-def test_scopes_are_counted_for_each_origin(shelf):
-    lookup = shelf.store.memories
+def test_memory_scopes_are_counted_for_each_origin(filled_store):
+    lookup = filled_store.store.memories
     sources = [source.id for source in lookup.sources({OWN, FOREIGN}, (SHOWN,))]
     found = {
         (scope.scope.lower(), scope.origin): (scope.count, scope.newest)
@@ -573,18 +597,18 @@ def test_scopes_are_counted_for_each_origin(shelf):
     }
 
 
-def test_neighbours_are_those_before_and_after_in_the_same_session(desk):
-    desk.copy(
+def test_neighbours_are_the_memories_around_in_the_same_session(memory_store):
+    memory_store.copy(
         *(
             new(f"obs_{n}", state=None, number=n, session="s" if n != 3 else "t")
             for n in range(1, 7)
         )
     )
-    desk.judge("obs_5", MemoryState.REJECTED, FOREIGN)
-    (source,) = desk.store.memories.sources({FOREIGN}, (SHOWN,))
-    docs = {doc.path: doc.id for doc in desk.store.content.docs(source.id)}
-    found = desk.store.memories.neighbours([docs["obs_4"], docs["obs_3"]], [source.id], 2)
-    steps = {(one.of, one.step): one.doc for one in found}
+    memory_store.judge("obs_5", MemoryState.REJECTED, FOREIGN)
+    (source,) = memory_store.store.memories.sources({FOREIGN}, (SHOWN,))
+    docs = {doc.path: doc.id for doc in memory_store.store.content.docs(source.id)}
+    found = memory_store.store.memories.neighbours([docs["obs_4"], docs["obs_3"]], [source.id], 2)
+    steps = {(neighbour.of, neighbour.step): neighbour.doc for neighbour in found}
     assert steps == {
         (docs["obs_4"], -1): docs["obs_2"],
         (docs["obs_4"], -2): docs["obs_1"],
@@ -592,7 +616,7 @@ def test_neighbours_are_those_before_and_after_in_the_same_session(desk):
     }
 
 
-# -- whatever happens
+# -- invariants
 # --------------------------------------------------------------------------------------------------
 
 KEYS = ("a", "b", "obs_1", "obs_2")
@@ -610,63 +634,70 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-def test_whatever_is_decided_docs_fit_states_and_states_fit_judgements(steps):
+def test_docs_states_and_judgements_agree_after_any_decisions(steps):
     store = Store(None)
     try:
-        desk = Desk(store)
+        memory_store = MemoryStore(store)
         for action, key, what in steps:
-            do(desk, action, key, what)
-            check(desk)
+            do(memory_store, action, key, what)
+            check(memory_store)
     finally:
         store.close()
 
 
-def do(desk: Desk, action: str, key: str, what) -> None:
+def do(memory_store: MemoryStore, action: str, key: str, what) -> None:
     origin = FOREIGN if key and key.startswith("obs") else OWN
-    there = bool(key and desk.store.memories.by_key(key))
+    there = bool(key and memory_store.store.memories.by_key(key))
     if action == "undo":
-        batch = desk.store.memories.last_batch(not_by="hook")
+        batch = memory_store.store.memories.last_batch(not_by="hook")
         if batch:
-            desk.undo(batch)
+            memory_store.undo(batch)
     elif action == "drop":
-        desk.store.memories.drop_copy(FOREIGN)
+        memory_store.store.memories.drop_copy(FOREIGN)
     elif action == "judge" and (origin == FOREIGN or what is not None):
-        desk.judge(key, what, origin)
+        memory_store.judge(key, what, origin)
     elif action == "edit" and there:
-        desk.edit(key, Memory("", what, project="site", created=9))
+        memory_store.edit(key, Memory("", what, project="site", created=9))
     elif action == "delete" and there:
-        desk.delete(key, origin=origin)
+        memory_store.delete(key, origin=origin)
     elif action == "add" and not there:
         if origin == OWN:
-            desk.add(new(key, state=what))
-        elif key not in desk.store.memories.forgotten(FOREIGN):
-            judged = desk.store.memories.judgements(FOREIGN, [key]).get(key)
-            desk.copy(new(key, state=judged.state if judged else None, number=int(key[4:])))
+            memory_store.add(new(key, state=what))
+        elif key not in memory_store.store.memories.forgotten(FOREIGN):
+            judged = memory_store.store.memories.judgements(FOREIGN, [key]).get(key)
+            memory_store.copy(new(key, state=judged.state if judged else None, number=int(key[4:])))
 
 
-def check(desk: Desk) -> None:
-    memories = desk.store.memories.select(MemoryFilter())
-    sources = {one.id: one for one in desk.store.memories.sources({OWN, FOREIGN}, (SHOWN, STAGED))}
+def check(memory_store: MemoryStore) -> None:
+    memories = memory_store.store.memories.select(MemoryFilter())
+    sources = {
+        source.id: source
+        for source in memory_store.store.memories.sources({OWN, FOREIGN}, (SHOWN, STAGED))
+    }
     docs = {
         (source.root, doc.path, source.id)
         for source in sources.values()
-        for doc in desk.store.content.docs(source.id)
+        for doc in memory_store.store.content.docs(source.id)
     }
-    assert docs == {(*one.ref, one.source) for one in memories if one.source is not None}
+    assert docs == {
+        (*remembered.ref, remembered.source)
+        for remembered in memories
+        if remembered.source is not None
+    }
     for memory in memories:
         assert (sources[memory.source].name if memory.source else None) == name(memory.state)
         assert (memory.judgement.state if memory.judgement else None) is memory.state
-    log = desk.store.memories.decisions(1_000)
-    for one in memories:  # the log and the states agree
-        last = next((line for line in log if (line.origin, line.key) == one.ref), None)
-        assert (last.after if last else "") == (one.state.value if one.state else "")
+    log = memory_store.store.memories.decisions(1_000)
+    for remembered in memories:  # the log and the states agree
+        last = next((line for line in log if (line.origin, line.key) == remembered.ref), None)
+        assert (last.after if last else "") == (remembered.state.value if remembered.state else "")
 
 
-def test_a_store_that_is_only_read_refuses_every_step(desk, tmp_path):
-    desk.add(new("a"))
+def test_read_only_store_refuses_every_memory_step(memory_store, tmp_path):
+    memory_store.add(new("a"))
     reader = Store(tmp_path, read_only=True)
     try:
-        other = Desk(reader)
+        other = MemoryStore(reader)
         for step in (
             lambda: other.add(new("b")),
             lambda: other.judge("a", None),
@@ -682,7 +713,7 @@ def test_a_store_that_is_only_read_refuses_every_step(desk, tmp_path):
 
 
 @pytest.mark.parametrize("read_only", [False, True])
-def test_a_store_from_before_there_were_memories_gets_room_for_them(tmp_path, read_only):
+def test_store_older_than_memories_is_migrated(tmp_path, read_only):
     raw = sqlite3.connect(tmp_path / "cortex.db")
     for number, migration in enumerate(schema.MIGRATIONS[:3], 1):
         migration(raw)
@@ -698,15 +729,17 @@ def test_a_store_from_before_there_were_memories_gets_room_for_them(tmp_path, re
         assert raw.execute("SELECT name FROM sources").fetchall() == [("notes",)]
 
 
-def test_what_another_process_decided_meanwhile_is_not_undone_with_an_earlier_step(desk):
-    desk.add(new("a"), new("b"))
+def test_undo_keeps_later_decisions_of_another_process(memory_store):
+    memory_store.add(new("a"), new("b"))
     verdicts = [MemoryVerdict((OWN, key), MemoryState.REJECTED, None) for key in ("a", "b")]
-    first = desk.store.memories.decide(verdicts, word, action="reject", actor="person", reason="")
-    later = desk.judge("a", MemoryState.PROMOTED)
-    assert desk.undo(first) == 1
-    assert (desk.get("a").state, desk.get("b").state) == (
+    first = memory_store.store.memories.decide(
+        verdicts, word, action="reject", actor="person", reason=""
+    )
+    later = memory_store.judge("a", MemoryState.PROMOTED)
+    assert memory_store.undo(first) == 1
+    assert (memory_store.get("a").state, memory_store.get("b").state) == (
         MemoryState.PROMOTED,
         MemoryState.APPROVED,
     )
-    assert desk.undo(later) == 1
-    assert desk.get("a").state is MemoryState.REJECTED
+    assert memory_store.undo(later) == 1
+    assert memory_store.get("a").state is MemoryState.REJECTED

@@ -1,6 +1,4 @@
-"""A ledger in one file: what comes out of it is what went in, in the same database or the other,
-and a damaged file changes nothing.
-"""
+"""Ledger backups: a round trip into either database, and refused damaged files."""
 
 from __future__ import annotations
 
@@ -54,7 +52,7 @@ TABLES = (
 )
 # Longer than a row of an index may be, however it is packed.
 FAR = "https://wiki.example/" + "".join(
-    Random(1).choices([chr(one) for one in range(0x4E00, 0x9FFF)], k=1_900)
+    Random(1).choices([chr(code) for code in range(0x4E00, 0x9FFF)], k=1_900)
 )
 keys = count()
 
@@ -90,7 +88,7 @@ def change(ledger: Ledger, record: Record[Any], title: str) -> None:
 
 
 def fill(ledger: Ledger) -> str:
-    """Something of everything; gives a token."""
+    """Write records of every kind; gives a token."""
     topic = make(ledger, Subcortex("billing", "Billing – Abrechnung €"))
     thread = make(
         ledger, Thread('A "title"\n\twith 日本語 and 🐈', subcortex=topic.id, tags=("a b",))
@@ -105,13 +103,13 @@ def fill(ledger: Ledger) -> str:
 
 
 def content(ledger: Ledger) -> dict[str, list[list[Any]]]:
-    """All rows, without what belongs to one database alone."""
+    """All rows, without those that belong to one database alone."""
     columns = {table.name: ", ".join(table.columns) for table in backup._TABLES}
     with ledger.connections.read() as connection:
         return {
             table: sorted(
                 [
-                    [bytes(one) if isinstance(one, memoryview) else one for one in row]
+                    [bytes(value) if isinstance(value, memoryview) else value for value in row]
                     for row in connection.execute(
                         f"SELECT {columns[table]} FROM {table}"
                     ).fetchall()
@@ -138,7 +136,7 @@ def empty(tmp_path: Path, open_one: Callable[[str], Ledger]) -> Ledger:
 
 
 @pytest.mark.parametrize("into", ["sqlite", "postgresql"])
-def test_a_ledger_comes_back_whole_in_either_database(
+def test_ledger_backup_loads_whole_into_either_database(
     ledger: Ledger,
     into: str,
     file: Path,
@@ -171,17 +169,20 @@ def test_a_ledger_comes_back_whole_in_either_database(
     assert other.records.deeds()[0].id == counts["audit"] + 1
 
 
-def test_what_was_loaded_is_found(file: Path, empty: Ledger, ledger: Ledger) -> None:
+def test_loaded_records_are_found(file: Path, empty: Ledger, ledger: Ledger) -> None:
     fill(ledger)
     dump(ledger, file)
     load(empty, file, wording=word)
     with empty.connections.read() as connection:
         paths = {row[0] for row in connection.execute("SELECT path FROM docs")}
         shelves = {row[0] for row in connection.execute("SELECT name FROM sources")}
-    assert paths == {one.id for one in empty.records.select(RecordFilter())} and "task@!" in shelves
+    assert (
+        paths == {record.id for record in empty.records.select(RecordFilter())}
+        and "task@!" in shelves
+    )
 
 
-def test_a_backup_is_of_one_moment_while_others_write(
+def test_backup_during_writes_is_of_one_moment(
     ledger: Ledger,
     ledger_url: str,
     file: Path,
@@ -189,7 +190,7 @@ def test_a_backup_is_of_one_moment_while_others_write(
     open_one: Callable[[str], Ledger],
     monkeypatch,
 ) -> None:
-    """A step writes two tasks; a backup that has one of them without the other is of no moment."""
+    """A step writes two tasks, so a backup must have both of them or none."""
     monkeypatch.setattr(backup, "PAGE", 3)
     writer = open_one(ledger_url)
     stop = False
@@ -220,7 +221,7 @@ def test_a_backup_is_of_one_moment_while_others_write(
             stop = True
         writing.result(30)
     counts = load(empty, file, wording=word)
-    titles = [one.body.title for one in empty.records.select(RecordFilter(), 10_000)]
+    titles = [record.body.title for record in empty.records.select(RecordFilter(), 10_000)]
     assert (
         len(titles)
         == 2 * len(set(titles))
@@ -235,7 +236,7 @@ def test_a_backup_is_of_one_moment_while_others_write(
     ("place", "code"),
     [("/dev/full", "DISK_FULL"), ("nowhere/backup", "FILE_NOT_FOUND"), (".", "PERMISSION_DENIED")],
 )
-def test_a_file_that_can_t_be_written_is_named_and_not_the_database(
+def test_unwritable_backup_file_is_named_in_the_error(
     ledger: Ledger, tmp_path: Path, place: str, code: str
 ) -> None:
     if place == "/dev/full" and not os.path.exists(place):
@@ -249,7 +250,9 @@ def test_a_file_that_can_t_be_written_is_named_and_not_the_database(
     )
 
 
-def test_a_backup_is_on_the_disk_when_that_is_told(ledger: Ledger, file: Path, monkeypatch) -> None:
+def test_backup_is_synced_to_disk_before_it_is_reported(
+    ledger: Ledger, file: Path, monkeypatch
+) -> None:
     fill(ledger)
     real, synced = os.fsync, list[bytes]()
 
@@ -263,7 +266,7 @@ def test_a_backup_is_on_the_disk_when_that_is_told(ledger: Ledger, file: Path, m
 
 
 @pytest.mark.parametrize("used", ["record", "principal"])
-def test_a_ledger_that_is_in_use_is_left_alone(ledger: Ledger, file: Path, used: str) -> None:
+def test_loading_into_a_used_ledger_is_refused(ledger: Ledger, file: Path, used: str) -> None:
     dump(ledger, file)
     if used == "record":
         make(ledger, Task("one"))
@@ -317,7 +320,7 @@ DAMAGES: dict[str, Callable[[Path], bytes]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_file_that_is_not_whole_is_refused_before_anything_is_written(
+def test_damaged_backup_is_refused_before_anything_is_written(
     file: Path, empty: Ledger, tmp_path: Path, open_one: Callable[[str], Ledger], damage: str
 ) -> None:
     whole = open_one(f"sqlite:///{tmp_path}/whole")
@@ -330,7 +333,7 @@ def test_a_file_that_is_not_whole_is_refused_before_anything_is_written(
     assert content(empty) == before and empty.epoch() == epoch
 
 
-def test_a_file_of_a_newer_cortex_is_refused(file: Path, empty: Ledger) -> None:
+def test_backup_of_a_newer_cortex_is_refused(file: Path, empty: Ledger) -> None:
     dump(empty, file)
     header, *rest = _lines(file)
     file.write_bytes(
@@ -341,9 +344,7 @@ def test_a_file_of_a_newer_cortex_is_refused(file: Path, empty: Ledger) -> None:
     assert refused(lambda: load(empty, file, wording=word)).code == "STORE_NEWER"
 
 
-def test_nothing_is_there_of_a_file_that_could_not_be_loaded_whole(
-    file: Path, ledger: Ledger, empty: Ledger
-) -> None:
+def test_failed_load_leaves_no_record(file: Path, ledger: Ledger, empty: Ledger) -> None:
     fill(ledger)
     dump(ledger, file)
 

@@ -1,4 +1,4 @@
-"""Whichever way is taken to the records that are wanted, they are the same, in the same order."""
+"""Record filters: by any query plan the same records in the same order."""
 
 from __future__ import annotations
 
@@ -84,9 +84,9 @@ def store(tmp_path_factory) -> Iterator[Store]:
             for number, body in enumerate(bodies()):
                 step.now = 1_000 + number // 2
                 made.append(step.make(new_id(type(body)), body))
-            for at, one in enumerate(made[::5]):
+            for at, record in enumerate(made[::5]):
                 step.now = 500 + 7 * at
-                step.put(one)
+                step.put(record)
             return ""
 
         opened.records.perform(
@@ -114,21 +114,21 @@ QUESTIONS = [
 ]
 
 
-def is_wanted(one: Record[Any], wanted: RecordFilter) -> bool:
-    refs = refs_of(one.body)
+def is_wanted(record: Record[Any], wanted: RecordFilter) -> bool:
+    refs = refs_of(record.body)
     return (
-        (not wanted.kinds or one.kind in wanted.kinds)
-        and (not wanted.states or one.body.state in wanted.states)
+        (not wanted.kinds or record.kind in wanted.kinds)
+        and (not wanted.states or record.body.state in wanted.states)
         and all(ref in refs for ref in wanted.refs)
-        and wanted.sensitivity in ("", one.body.sensitivity)
-        and one.updated >= wanted.since
-        and (not wanted.until or one.updated < wanted.until)
+        and wanted.sensitivity in ("", record.body.sensitivity)
+        and record.updated >= wanted.since
+        and (not wanted.until or record.updated < wanted.until)
         and (not wanted.due or any(role == "due" and target < wanted.due for role, target in refs))
     )
 
 
 @pytest.mark.parametrize(("few", "first"), [(1, 0), (20, 4), (3_000, 8)])
-def test_every_way_leads_to_the_same_records_in_the_same_order(store, monkeypatch, few, first):
+def test_every_query_plan_gives_the_same_records_in_order(store, monkeypatch, few, first):
     for module in (filters, queries, row_reader):
         monkeypatch.setattr(module, "FEW", few)
     lookup = store.records
@@ -141,12 +141,12 @@ def test_every_way_leads_to_the_same_records_in_the_same_order(store, monkeypatc
     known = lookup.by_docs(sorted(lookup.docs(RecordFilter(), sources)))
     assert len(known) == 240
     for wanted in QUESTIONS[first::11]:
-        expected = [one.id for one in everything if is_wanted(one, wanted)]
+        expected = [record.id for record in everything if is_wanted(record, wanted)]
         if wanted.by_change:
-            times = {one.id: one.updated for one in everything}
+            times = {record.id: record.updated for record in everything}
             # Keeps the order of those of one moment
             expected.sort(key=lambda number: -times[number])
-        assert [one.id for one in lookup.select(wanted, 12, 2)] == expected[2:14], wanted
+        assert [record.id for record in lookup.select(wanted, 12, 2)] == expected[2:14], wanted
         assert lookup.count(wanted) == len(expected)
         found = {number for number in expected if not number.startswith("link_")}
         assert {known[doc].id for doc in lookup.docs(wanted, sources)} == found
@@ -158,14 +158,14 @@ def test_every_way_leads_to_the_same_records_in_the_same_order(store, monkeypatc
         }
 
 
-def test_a_page_ends_before_a_record_whatever_else_is_asked(store):
+def test_page_before_a_record_keeps_every_other_filter(store):
     lookup = store.records
     (middle,) = lookup.select(RecordFilter(kinds=("thread",)), 1, 20)
     for refs in ((), (("subcortex", SCOPE),)):
         whole = lookup.select(RecordFilter(kinds=("thread", "task"), refs=refs), 1_000)
-        older = [one.id for one in whole if one.id[-26:] < middle.id[-26:]]
+        older = [record.id for record in whole if record.id[-26:] < middle.id[-26:]]
         asked = RecordFilter(kinds=("thread", "task"), refs=refs, before=middle.id)
-        assert [one.id for one in lookup.select(asked, 1_000)] == older
+        assert [record.id for record in lookup.select(asked, 1_000)] == older
 
 
 def test_links_are_found_from_both_ends_and_pins_by_their_role(store):

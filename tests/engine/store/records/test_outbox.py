@@ -1,6 +1,4 @@
-"""What waits to be sent is there exactly when its step is; what another store has is taken over
-whole, and once.
-"""
+"""The outbox: entries written with their step, and records applied from a Core once."""
 
 from __future__ import annotations
 
@@ -53,7 +51,7 @@ keys = count()
 
 
 def word(record: Record[Any], get: Callable[[str], Record[Any] | None]) -> IndexedText | None:
-    """Titles are found, comments by their thread's."""
+    """Word titles, and comments by the title of their thread."""
     if isinstance(record.body, Draft | Notification):
         return None
     above = get(record.body.thread) if isinstance(record.body, Comment) else None
@@ -84,16 +82,20 @@ def change(store: Store | Ledger, number: str, **fields: object) -> None:
     do(store, work)
 
 
-def take(store: Store, *records: VersionedRecord, erased: tuple[str, ...] = (), **more: Any) -> int:
+def apply_records(
+    store: Store, *records: VersionedRecord, erased: tuple[str, ...] = (), **more: Any
+) -> int:
     common: dict[str, Any] = {"wording": word, "meta": {}}
     return store.records.apply(records, erased, **{**common, **more})
 
 
-def waits(store: Store, number: str) -> bool:
-    return any(one.id == number for entry in store.outbox.waiting() for one in entry.changes)
+def is_waiting(store: Store, number: str) -> bool:
+    return any(
+        changed.id == number for entry in store.outbox.waiting() for changed in entry.changes
+    )
 
 
-def told(number: str, body: Body, change: int, version: int = 1) -> VersionedRecord:
+def from_core(number: str, body: Body, change: int, version: int = 1) -> VersionedRecord:
     return VersionedRecord(Record(number, body, "ada", 5, 6, version), change)
 
 
@@ -103,7 +105,7 @@ def ask(store: Store, sql: str) -> list[tuple[Any, ...]]:
 
 
 def docs(store: Store) -> dict[str, str]:
-    """What each doc says, by its path."""
+    """The text of each doc, by its path."""
     found = dict(ask(store, "SELECT path, blob FROM docs"))
     return {path: store.content.text(blob).strip() for path, blob in found.items()}
 
@@ -116,13 +118,11 @@ def home(open_store: Callable[..., Store]) -> Store:
     return store
 
 
-# -- what waits
+# -- waiting entries
 # --------------------------------------------------------------------------------------------------------
 
 
-def test_a_step_is_queued_with_what_was_there_before_it_and_what_is_there_after(
-    home: Store,
-) -> None:
+def test_outbox_entry_has_the_records_before_and_after_the_step(home: Store) -> None:
     known = make(home, Task("known", tags=("red",)))
     made = new_id(Thread)
 
@@ -136,9 +136,9 @@ def test_a_step_is_queued_with_what_was_there_before_it_and_what_is_there_after(
 
     do(home, work, key="key-1", action="both", actor=AGENT)
     first, entry = home.outbox.waiting()
-    assert [one.after for one in first.changes] == [Task("known", tags=("red",))] and first.changes[
-        0
-    ].before is None
+    assert [changed.after for changed in first.changes] == [
+        Task("known", tags=("red",))
+    ] and first.changes[0].before is None
     created = {number: record.created for number, record in home.records.get([made, known]).items()}
     assert entry == OutboxEntry(
         first.id + 1,
@@ -164,10 +164,10 @@ def test_a_step_is_queued_with_what_was_there_before_it_and_what_is_there_after(
         "",
         0,
     )
-    assert waits(home, made) and not waits(home, new_id(Task))
+    assert is_waiting(home, made) and not is_waiting(home, new_id(Task))
 
 
-def test_nothing_is_queued_where_there_is_no_core(open_store: Callable[..., Store]) -> None:
+def test_store_without_a_core_queues_nothing(open_store: Callable[..., Store]) -> None:
     store = open_store()
     make(store, Task("alone"))
     store.content.set({"core.url": ""})
@@ -175,16 +175,16 @@ def test_nothing_is_queued_where_there_is_no_core(open_store: Callable[..., Stor
     assert store.outbox.waiting() == [] and store.outbox.count() == (0, 0)
 
 
-def test_a_replay_and_a_step_that_changes_nothing_are_not_queued(home: Store) -> None:
+def test_replayed_or_empty_step_is_not_queued(home: Store) -> None:
     number = make(home, Task("one"))
     do(home, lambda step: step.make(new_id(Task), Task("two")), key="again")
     do(home, lambda step: step.make(new_id(Task), Task("two")), key="again")
     change(home, number, title="one")
     do(home, lambda step: step.get(number))
-    assert [one.changes[0].after.title for one in home.outbox.waiting()] == ["one", "two"]
+    assert [entry.changes[0].after.title for entry in home.outbox.waiting()] == ["one", "two"]
 
 
-def test_neither_a_step_that_fails_nor_its_entry_is_there(home: Store) -> None:
+def test_failed_step_leaves_no_outbox_entry(home: Store) -> None:
     def fail(step: RecordTransaction) -> None:
         step.make(new_id(Task), Task("one"))
         raise RuntimeError("halfway")
@@ -200,7 +200,7 @@ def test_neither_a_step_that_fails_nor_its_entry_is_there(home: Store) -> None:
     assert home.outbox.waiting() == [] and not home.records.has() and home.records.deeds() == []
 
 
-def test_what_a_quiet_step_makes_is_never_sent(home: Store) -> None:
+def test_record_made_by_a_quiet_step_is_never_sent(home: Store) -> None:
     shared = make(home, Task("shared"))
     alert = new_id(Notification)
 
@@ -216,7 +216,7 @@ def test_what_a_quiet_step_makes_is_never_sent(home: Store) -> None:
             step.put(replace(record, body=replace(record.body, **fields)))
 
     do(home, acknowledge)
-    assert [[one.id for one in entry.changes] for entry in home.outbox.waiting()] == [
+    assert [[changed.id for changed in entry.changes] for entry in home.outbox.waiting()] == [
         [shared],
         [shared],
     ]
@@ -227,18 +227,23 @@ def test_what_a_quiet_step_makes_is_never_sent(home: Store) -> None:
 def upload(store: Store, mark: str, meta: Mapping[str, str] | None = None) -> int:
     """Queue all that the Core doesn't have."""
     return store.outbox.upload(
-        PERSON, mark, "epoch", meta or {}, lambda found: [one.record for one in found], changes=True
+        PERSON,
+        mark,
+        "epoch",
+        meta or {},
+        lambda found: [entry.record for entry in found],
+        changes=True,
     )
 
 
 def test_entries_are_tried_refused_retried_and_dropped(home: Store) -> None:
     for title in ("one", "two", "three"):
         make(home, Task(title))
-    first, second, third = (one.id for one in home.outbox.waiting())
-    assert [one.id for one in home.outbox.waiting(1)] == [first]
-    assert [one.id for one in home.outbox.waiting(after=first)] == [second, third]
+    first, second, third = (entry.id for entry in home.outbox.waiting())
+    assert [entry.id for entry in home.outbox.waiting(1)] == [first]
+    assert [entry.id for entry in home.outbox.waiting(after=first)] == [second, third]
     home.outbox.tried(first, "the network is away")
-    take(home, settle=second, refuse=("RIGHTS_MISSING", "you may not"))
+    apply_records(home, settle=second, refuse=("RIGHTS_MISSING", "you may not"))
     (found,) = home.outbox.waiting(1)
     assert (found.id, found.state, found.attempts, found.reason) == (
         first,
@@ -246,36 +251,38 @@ def test_entries_are_tried_refused_retried_and_dropped(home: Store) -> None:
         1,
         "the network is away",
     )
-    assert [(one.id, one.code, one.reason, one.attempts) for one in home.outbox.refused()] == [
-        (second, "RIGHTS_MISSING", "you may not", 1)
-    ]
-    assert home.outbox.count() == (2, 1) and not waits(home, home.outbox.refused()[0].changes[0].id)
+    assert [
+        (entry.id, entry.code, entry.reason, entry.attempts) for entry in home.outbox.refused()
+    ] == [(second, "RIGHTS_MISSING", "you may not", 1)]
+    assert home.outbox.count() == (2, 1) and not is_waiting(
+        home, home.outbox.refused()[0].changes[0].id
+    )
     assert (
         home.outbox.retry([first]) == 0 and home.outbox.retry() == 1 and home.outbox.refused() == []
     )
     assert not home.outbox.drop(second)  # it is sent once more
-    take(home, settle=second, refuse=("RIGHTS_MISSING", "you may not"))
+    apply_records(home, settle=second, refuse=("RIGHTS_MISSING", "you may not"))
     assert home.outbox.drop(second) and not home.outbox.drop(second)
     assert ask(home, "SELECT entry FROM outbox_records ORDER BY entry") == [(first,), (third,)]
 
 
-def test_what_the_core_has_got_after_all_is_sent_though_it_was_given_up(home: Store) -> None:
+def test_dropped_record_is_sent_again_once_the_core_has_it(home: Store) -> None:
     thread = make(home, Thread("Mine"))
     (entry,) = home.outbox.waiting()
-    take(home, settle=entry.id, refuse=("RIGHTS_MISSING", "you may not"))
+    apply_records(home, settle=entry.id, refuse=("RIGHTS_MISSING", "you may not"))
     assert home.outbox.drop(entry.id)
     change(home, thread, title="Changed here")
     assert home.outbox.waiting() == []
-    take(home, told(thread, Thread("From a copy of this home"), 7))
+    apply_records(home, from_core(thread, Thread("From a copy of this home"), 7))
     change(home, thread, title="Changed again")
-    assert [one.changes[0].after for one in home.outbox.waiting()] == [Thread("Changed again")]
+    assert [entry.changes[0].after for entry in home.outbox.waiting()] == [Thread("Changed again")]
 
 
-def test_what_is_given_up_takes_no_other_record_of_an_entry_along(home: Store) -> None:
+def test_dropping_a_record_keeps_the_others_of_its_entry(home: Store) -> None:
     thread, task = make(home, Thread("Mine")), make(home, Task("Ours"))
     first, _ = home.outbox.waiting()
     for number in (first.id, first.id + 1):
-        take(
+        apply_records(
             home,
             settle=number,
             refuse=("RIGHTS_MISSING", "you may not") if number == first.id else None,
@@ -288,21 +295,23 @@ def test_what_is_given_up_takes_no_other_record_of_an_entry_along(home: Store) -
             step.put(replace(record, body=replace(record.body, body="more")))
 
     do(home, both)
-    assert home.outbox.drop(first.id) and not waits(home, thread) and waits(home, task)
-    assert [[one.id for one in entry.changes] for entry in home.outbox.waiting()] == [[task]]
+    assert home.outbox.drop(first.id) and not is_waiting(home, thread) and is_waiting(home, task)
+    assert [[changed.id for changed in entry.changes] for entry in home.outbox.waiting()] == [
+        [task]
+    ]
 
 
-def test_more_refused_entries_than_a_statement_takes_are_sent_once_more(home: Store) -> None:
+def test_thousands_of_refused_entries_are_retried(home: Store) -> None:
     for title in ("First", "Second"):
         make(home, Thread(title))
     first, second = home.outbox.waiting()
-    for one in (first, second):
-        take(home, settle=one.id, refuse=("RIGHTS_MISSING", "no"))
+    for entry in (first, second):
+        apply_records(home, settle=entry.id, refuse=("RIGHTS_MISSING", "no"))
     others = range(second.id + 1, second.id + 300_000)
     assert home.outbox.retry([first.id, *others, second.id]) == 2 and home.outbox.count() == (2, 0)
 
 
-def test_a_damaged_entry_is_told(home: Store) -> None:
+def test_damaged_outbox_entry_is_reported(home: Store) -> None:
     make(home, Task("one"))
     with home._connections.write() as connection:
         connection.execute("UPDATE outbox SET changes = '[{}]'")
@@ -311,11 +320,11 @@ def test_a_damaged_entry_is_told(home: Store) -> None:
     assert caught.value.code == "STORE_CORRUPT"
 
 
-# -- what was there before
+# -- records older than the connection
 # ---------------------------------------------------------------------------------------------
 
 
-def test_what_was_there_before_is_queued_once_in_the_order_in_which_it_was_made(
+def test_earlier_records_are_queued_once_in_the_order_of_creation(
     open_store: Callable[..., Store], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("cortex.engine.store.records.outbox.MOST_UPLOADED", 3)
@@ -324,30 +333,30 @@ def test_what_was_there_before_is_queued_once_in_the_order_in_which_it_was_made(
         make(store, body)
         for body in (Thread("a"), Task("b"), Thread("c"), Draft("comment", "d", "b"), Task("e"))
     ]
-    take(store, told(new_id(Task), Task("the Core's"), 7))
+    apply_records(store, from_core(new_id(Task), Task("the Core's"), 7))
     assert upload(store, "one", CORE) == 5 and store.content.get("core.url") == CORE["core.url"]
     entries = store.outbox.waiting()
-    assert [[one.id for one in entry.changes] for entry in entries] == [made[:3], made[3:]]
-    assert {(one.before, one.author) for entry in entries for one in entry.changes} == {
+    assert [[changed.id for changed in entry.changes] for entry in entries] == [made[:3], made[3:]]
+    assert {(changed.before, changed.author) for entry in entries for changed in entry.changes} == {
         (None, "person")
     }
     assert {(entry.action, entry.actor) for entry in entries} == {("upload", "person")} and entries[
         0
     ].key != entries[1].key
     for entry in entries:
-        take(store, settle=entry.id, refuse=("RIGHTS_MISSING", "you may not"))
+        apply_records(store, settle=entry.id, refuse=("RIGHTS_MISSING", "you may not"))
         store.outbox.drop(entry.id)
     assert upload(store, "another") == 5  # given up, and chosen once more
     store.outbox.forget()
     assert upload(store, "another") == 6  # the one that came from there, too
 
 
-def test_records_that_a_core_lost_are_queued_before_what_builds_on_them(home: Store) -> None:
+def test_records_lost_by_a_core_are_queued_before_those_that_refer_to_them(home: Store) -> None:
     first, second, waiting = (new_id(Task) for _ in range(3))
-    take(
+    apply_records(
         home,
         *(
-            told(number, Task("old"), place + 1)
+            from_core(number, Task("old"), place + 1)
             for place, number in enumerate((first, second, waiting))
         ),
     )
@@ -355,14 +364,14 @@ def test_records_that_a_core_lost_are_queued_before_what_builds_on_them(home: St
     make(home, Task("later"))
     assert home.outbox.queue([waiting, second, first], PERSON, "two") == 3
     again, *rest = home.outbox.waiting()
-    assert again.id >= FIRST and [(one.id, one.before, one.after) for one in again.changes] == [
-        (number, None, Task("old")) for number in (first, second, waiting)
-    ]
+    assert again.id >= FIRST and [
+        (changed.id, changed.before, changed.after) for changed in again.changes
+    ] == [(number, None, Task("old")) for number in (first, second, waiting)]
     assert [entry.changes[0].after.title for entry in rest] == ["new", "later"]
     assert home.outbox.known() == {}
 
 
-def test_an_entry_is_split_into_one_for_each_record(open_store: Callable[..., Store]) -> None:
+def test_outbox_entry_is_split_by_record(open_store: Callable[..., Store]) -> None:
     store = open_store()
     made = [make(store, Task(title)) for title in "abc"]
     upload(store, "one", CORE)
@@ -378,9 +387,9 @@ def test_an_entry_is_split_into_one_for_each_record(open_store: Callable[..., St
     ]
 
 
-def test_who_leaves_a_core_keeps_the_records_and_nothing_else(home: Store) -> None:
+def test_leaving_a_core_keeps_the_records_and_nothing_else(home: Store) -> None:
     make(home, Task("mine"))
-    take(home, told(new_id(Task), Task("the Core's"), 7))
+    apply_records(home, from_core(new_id(Task), Task("the Core's"), 7))
     home.outbox.forget()
     assert (
         home.outbox.count() == (0, 0)
@@ -394,18 +403,18 @@ def test_who_leaves_a_core_keeps_the_records_and_nothing_else(home: Store) -> No
     assert home.outbox.count() == (0, 0)
 
 
-# -- what is taken over
+# -- records from the Core
 # ------------------------------------------------------------------------------------------------
 
 
-def test_records_are_taken_over_exactly_and_twice_is_once(home: Store) -> None:
+def test_applying_core_records_twice_equals_once(home: Store) -> None:
     task, thread = (
-        told(new_id(Task), Task("task", tags=("red",)), 12, 4),
-        told(new_id(Thread), Thread("thread"), 14),
+        from_core(new_id(Task), Task("task", tags=("red",)), 12, 4),
+        from_core(new_id(Thread), Thread("thread"), 14),
     )
     for _ in range(2):
-        assert take(home, task, thread, meta={"core.cursor": "one:14"}) == 2
-        assert [home.records.one(one.record.id) for one in (task, thread)] == [
+        assert apply_records(home, task, thread, meta={"core.cursor": "one:14"}) == 2
+        assert [home.records.one(foreign.record.id) for foreign in (task, thread)] == [
             task.record,
             thread.record,
         ]
@@ -417,7 +426,7 @@ def test_records_are_taken_over_exactly_and_twice_is_once(home: Store) -> None:
         assert docs(home) == {task.record.id: "task", thread.record.id: "thread"}
     assert home.outbox.known([task.record.id, "task_none"]) == {task.record.id: (4, 12)}
     assert home.outbox.count() == (0, 0) and home.records.deeds() == []
-    assert [one.id for one in home.records.select(RecordFilter(refs=(("tag", "red"),)))] == [
+    assert [record.id for record in home.records.select(RecordFilter(refs=(("tag", "red"),)))] == [
         task.record.id
     ]
     change(home, task.record.id, title="here")
@@ -427,31 +436,31 @@ def test_records_are_taken_over_exactly_and_twice_is_once(home: Store) -> None:
 
 def test_a_record_never_goes_back_to_an_older_change_but_in_another_epoch(home: Store) -> None:
     number = new_id(Task)
-    new, old = told(number, Task("new"), 20, 5), told(number, Task("old"), 10, 3)
+    new, old = from_core(number, Task("new"), 20, 5), from_core(number, Task("old"), 10, 3)
 
     def title() -> str:
         record = home.records.one(number)
         assert record is not None
         return record.body.title
 
-    take(home, told(number, Task("first"), 5, 2), meta={"core.epoch": "one"})
-    take(home, new)
-    assert take(home, old, meta={"core.epoch": "one"}) == 0 and title() == "new"
+    apply_records(home, from_core(number, Task("first"), 5, 2), meta={"core.epoch": "one"})
+    apply_records(home, new)
+    assert apply_records(home, old, meta={"core.epoch": "one"}) == 0 and title() == "new"
     assert list(home.records.versions(number)) == [2, 5]
-    assert take(home, old, meta={"core.epoch": "two"}) == 1 and title() == "old"
+    assert apply_records(home, old, meta={"core.epoch": "two"}) == 1 and title() == "old"
     assert (
-        take(home, new) == 1
-        and take(home, old, meta={"core.resync": "1"}) == 1
+        apply_records(home, new) == 1
+        and apply_records(home, old, meta={"core.resync": "1"}) == 1
         and title() == "old"
     )
     assert list(home.records.versions(number)) == [2, 3]
 
 
-def test_what_waits_to_be_sent_is_left_alone_until_it_was(home: Store) -> None:
+def test_waiting_record_is_not_overwritten_until_it_was_sent(home: Store) -> None:
     number, other = make(home, Task("mine")), new_id(Task)
     entry = home.outbox.waiting()[0]
-    page = (told(number, Task("theirs"), 10, 3), told(other, Task("other"), 11))
-    assert take(home, *page, skip_waiting=True) == 1
+    page = (from_core(number, Task("theirs"), 10, 3), from_core(other, Task("other"), 11))
+    assert apply_records(home, *page, skip_waiting=True) == 1
     found = home.records.one(number)
     assert (
         found is not None
@@ -459,17 +468,21 @@ def test_what_waits_to_be_sent_is_left_alone_until_it_was(home: Store) -> None:
         and home.outbox.known([number]) == {number: (3, NEVER_HERE)}
     )
     change(home, number, notes="later")
-    assert take(home, page[0], settle=entry.id, skip_waiting=True) == 0  # another entry still waits
-    assert [one.changes[0].after for one in home.outbox.waiting()] == [Task("mine", notes="later")]
-    assert take(home, page[0], settle=home.outbox.waiting()[0].id, skip_waiting=True) == 1
+    assert (
+        apply_records(home, page[0], settle=entry.id, skip_waiting=True) == 0
+    )  # another entry still waits
+    assert [entry.changes[0].after for entry in home.outbox.waiting()] == [
+        Task("mine", notes="later")
+    ]
+    assert apply_records(home, page[0], settle=home.outbox.waiting()[0].id, skip_waiting=True) == 1
     assert home.records.one(number) == page[0].record and home.outbox.count() == (0, 0)
 
 
-def test_an_entry_that_was_refused_stays_and_the_record_is_as_the_core_has_it(home: Store) -> None:
+def test_refused_entry_stays_and_its_record_follows_the_core(home: Store) -> None:
     number = make(home, Task("mine"))
     entry = home.outbox.waiting()[0]
-    answer = told(number, Task("theirs"), 10, 3)
-    take(
+    answer = from_core(number, Task("theirs"), 10, 3)
+    apply_records(
         home,
         answer,
         settle=entry.id,
@@ -485,14 +498,16 @@ def test_an_entry_that_was_refused_stays_and_the_record_is_as_the_core_has_it(ho
     assert home.records.one(number) == answer.record
 
 
-def test_what_is_erased_is_gone_with_all_that_it_said(home: Store, tmp_path: Path) -> None:
+def test_erased_record_is_gone_with_its_text(home: Store, tmp_path: Path) -> None:
     number, other = new_id(Task), new_id(Task)
-    take(
-        home, told(number, Task("Xylophonsecret", tags=("red",)), 1), told(other, Task("other"), 2)
+    apply_records(
+        home,
+        from_core(number, Task("Xylophonsecret", tags=("red",)), 1),
+        from_core(other, Task("other"), 2),
     )
-    take(home, told(number, Task("Zitherhidden"), 3, 2))
+    apply_records(home, from_core(number, Task("Zitherhidden"), 3, 2))
     home.indexes.catch_up()
-    assert take(home, erased=(number, "task_none")) == 0
+    assert apply_records(home, erased=(number, "task_none")) == 0
     assert (
         home.records.one(number) is None
         and home.records.versions(number) == {}
@@ -509,58 +524,62 @@ def test_what_is_erased_is_gone_with_all_that_it_said(home: Store, tmp_path: Pat
     assert b"zither" not in raw and b"xylophon" not in raw
 
 
-def test_narrowed_searches_follow_what_was_taken_over(home: Store) -> None:
+def test_filtered_search_follows_applied_core_records(home: Store) -> None:
     number = new_id(Task)
-    take(home, told(number, Task("one", state="blocked"), 1))
+    apply_records(home, from_core(number, Task("one", state="blocked"), 1))
     wanted = RecordFilter(kinds=("task",), states=("blocked",))
     assert len(home.records.narrow(wanted, 100)[1] or ()) == 1
-    take(home, told(number, Task("one", state="done"), 2, 2))  # it is found by the same words
+    apply_records(
+        home, from_core(number, Task("one", state="done"), 2, 2)
+    )  # it is found by the same words
     assert home.records.narrow(wanted, 100)[1] == frozenset()
 
 
-def test_comments_are_found_by_a_thread_that_comes_later_and_by_its_next_title(home: Store) -> None:
+def test_comments_are_found_by_the_latest_title_of_a_later_thread(home: Store) -> None:
     thread, early, late = new_id(Thread), new_id(Comment), new_id(Comment)
-    take(home, told(early, Comment(thread, "early"), 2))
-    take(home, told(late, Comment(thread, "late"), 3), told(thread, Thread("Lamps"), 4, 2))
+    apply_records(home, from_core(early, Comment(thread, "early"), 2))
+    apply_records(
+        home, from_core(late, Comment(thread, "late"), 3), from_core(thread, Thread("Lamps"), 4, 2)
+    )
     assert docs(home) == {thread: "Lamps", early: "Lamps early", late: "Lamps late"}
-    take(home, told(thread, Thread("Doors"), 5, 3))
+    apply_records(home, from_core(thread, Thread("Doors"), 5, 3))
     assert docs(home) == {thread: "Doors", early: "Doors early", late: "Doors late"}
 
 
-def test_scopes_follow_whatever_order_records_come_in_and_shelves_with_them(tmp_path: Path) -> None:
+def test_scopes_and_partitions_follow_records_applied_in_any_order(tmp_path: Path) -> None:
     topic, thread, seen, draft = (new_id(kind) for kind in (Subcortex, Thread, Observation, Draft))
     page = [
-        told(seen, Observation("seen", thread=thread), 2),
-        told(draft, Draft("comment", "d", "b", target="billing"), 3),
-        told(thread, Thread("thread", subcortex=topic), 4),
-        told(topic, Subcortex("billing", "Billing"), 5),
+        from_core(seen, Observation("seen", thread=thread), 2),
+        from_core(draft, Draft("comment", "d", "b", target="billing"), 3),
+        from_core(thread, Thread("thread", subcortex=topic), 4),
+        from_core(topic, Subcortex("billing", "Billing"), 5),
     ]
     with closing(Store(tmp_path, shelved=True)) as store:
-        for one in page:
-            take(store, one)
+        for foreign in page:
+            apply_records(store, foreign)
         assert set(ask(store, "SELECT id, scope FROM records")) == {
             (number, topic) for number in (topic, thread, seen, draft)
         }
         shelf = "SELECT sources.name FROM docs JOIN sources ON sources.id = docs.source WHERE path = '{}'"
         assert ask(store, shelf.format(seen)) == [(f"observation@{topic}",)]
-        take(store, told(thread, Thread("thread"), 6, 2))
+        apply_records(store, from_core(thread, Thread("thread"), 6, 2))
         assert ask(store, shelf.format(seen)) == [("observation@",)]
         assert {kept.record.id: kept.change for kept in store.records.changes(0, 9)}[seen] == 2
 
 
-def test_a_damaged_record_is_mended_by_what_the_core_has(home: Store) -> None:
+def test_damaged_record_is_repaired_from_the_core(home: Store) -> None:
     number = new_id(Task)
-    take(home, told(number, Task("one"), 1))
+    apply_records(home, from_core(number, Task("one"), 1))
     with home._connections.write() as connection:
         connection.execute("UPDATE records SET body = '{'")
-    take(home, told(number, Task("two"), 2, 2))
+    apply_records(home, from_core(number, Task("two"), 2, 2))
     assert home.records.get([number])[number].body.title == "two"
 
 
-def test_nothing_of_a_page_is_there_when_it_can_t_be_taken_over_whole(home: Store) -> None:
+def test_failed_page_of_core_records_is_rolled_back(home: Store) -> None:
     mine, page = (
         make(home, Task("mine")),
-        [told(new_id(Task), Task(f"{place}"), place + 1) for place in range(5)],
+        [from_core(new_id(Task), Task(f"{place}"), place + 1) for place in range(5)],
     )
     entry = home.outbox.waiting()[0]
 
@@ -570,7 +589,7 @@ def test_nothing_of_a_page_is_there_when_it_can_t_be_taken_over_whole(home: Stor
         return word(record, get)
 
     with pytest.raises(RuntimeError):
-        take(
+        apply_records(
             home,
             *page,
             erased=(mine,),
@@ -578,11 +597,11 @@ def test_nothing_of_a_page_is_there_when_it_can_t_be_taken_over_whole(home: Stor
             meta={"core.cursor": "one:5"},
             settle=entry.id,
         )
-    assert [one.id for one in home.records.select(RecordFilter())] == [
+    assert [record.id for record in home.records.select(RecordFilter())] == [
         mine
     ] and home.outbox.known() == {}
     assert home.content.get("core.cursor") == "" and home.outbox.waiting() == [entry]
-    assert take(home, *page, meta={"core.cursor": "one:5"}, settle=entry.id) == 5
+    assert apply_records(home, *page, meta={"core.cursor": "one:5"}, settle=entry.id) == 5
 
 
 KILLED = """
@@ -600,30 +619,28 @@ Store(Path(sys.argv[1])).records.apply(page, (), wording=die, meta={"core.cursor
 """
 
 
-def test_nothing_of_a_page_is_there_when_the_process_dies_in_the_middle_of_it(
+def test_page_of_core_records_is_rolled_back_when_the_process_dies(
     home: Store, tmp_path: Path
 ) -> None:
     make(home, Task("mine"))
     died = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)], timeout=60)
     assert died.returncode == 9
-    assert [one.body.title for one in home.records.select(RecordFilter())] == ["mine"]
+    assert [record.body.title for record in home.records.select(RecordFilter())] == ["mine"]
     assert home.content.get("core.cursor") == "" and home.outbox.count() == (1, 0)
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 30), st.booleans()), max_size=12))
 def test_pages_in_any_order_and_number_leave_the_newest_of_each_record(
-    told_pages: list[tuple[str, int, bool]],
+    delivered_pages: list[tuple[str, int, bool]],
 ) -> None:
-    """What a page may do twice, late or out of order: the mark of a record never goes back, and the
-    record is what its mark says.
-    """
+    """The mark of a record never goes back, and the record is that of its mark."""
     with closing(Store(None)) as store:
         newest: dict[str, int] = {}
-        for name, number, again in told_pages:
-            one = told(f"task_{name:0>26}", Task(f"{name}{number}"), number, number)
+        for name, number, again in delivered_pages:
+            foreign = from_core(f"task_{name:0>26}", Task(f"{name}{number}"), number, number)
             for _ in range(1 + again):
-                take(store, one)
-            newest[one.record.id] = max(newest.get(one.record.id, 0), number)
+                apply_records(store, foreign)
+            newest[foreign.record.id] = max(newest.get(foreign.record.id, 0), number)
         assert {number: mark[1] for number, mark in store.outbox.known().items()} == newest
         found = store.records.get(newest)
         assert {number: found[number].body.title for number in newest} == {
@@ -632,7 +649,7 @@ def test_pages_in_any_order_and_number_leave_the_newest_of_each_record(
         assert store.records.last_change() == max(newest.values(), default=0)
 
 
-def test_the_change_feed_of_one_ledger_makes_another_store_the_same(
+def test_change_feed_of_a_ledger_reproduces_it_in_another_store(
     ledger: Ledger, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     topic = make(ledger, Subcortex("billing", "Billing"))

@@ -1,6 +1,4 @@
-"""Connections to PostgreSQL that break: nothing is told as written that isn't, nothing is written
-twice, and all goes on by itself.
-"""
+"""Broken PostgreSQL connections: no write is lost, doubled or falsely confirmed."""
 
 from __future__ import annotations
 
@@ -39,7 +37,7 @@ def ledger(database: str) -> Iterator[Ledger]:
 
 
 def cut(database: str) -> None:
-    """End all connections of ours, as a server does that is restarted."""
+    """End all connections of this test, as a restarted server does."""
     import psycopg
 
     ours = "SELECT pid FROM pg_stat_activity WHERE application_name = 'cortex' AND datname = current_database()"
@@ -73,9 +71,7 @@ def titles(ledger: Ledger) -> list[str]:
     return [change.record.body.title for change in ledger.records.changes(0, 100)]
 
 
-def test_connections_that_were_cut_while_they_rested_are_found_without_anybody_noticing(
-    ledger, database
-):
+def test_idle_connections_that_were_cut_are_replaced_unnoticed(ledger, database):
     def read_at_once(count: int) -> None:
         ready = threading.Barrier(count)
 
@@ -86,8 +82,8 @@ def test_connections_that_were_cut_while_they_rested_are_found_without_anybody_n
         threads = [threading.Thread(target=read) for _ in range(count)]
         for thread in threads:
             thread.start()
-        for one in threads:
-            one.join()
+        for thread in threads:
+            thread.join()
 
     for number in range(3):
         read_at_once(6)
@@ -97,7 +93,7 @@ def test_connections_that_were_cut_while_they_rested_are_found_without_anybody_n
         assert len(titles(ledger)) == number + 1
 
 
-def test_a_connection_that_is_cut_while_a_core_begins_is_begun_again(ledger, database):
+def test_connection_cut_while_opening_the_ledger_is_opened_again(ledger, database, until):
     import psycopg
 
     opened: list[Ledger] = []
@@ -110,18 +106,17 @@ def test_a_connection_that_is_cut_while_a_core_begins_is_begun_again(ledger, dat
         beginning = threading.Thread(target=lambda: opened.append(open_ledger(database)))
         beginning.start()
         for _ in range(2):
-            while (found := watching.execute(waiting).fetchone()) is None:
-                time.sleep(0.005)
+            until(lambda: watching.execute(waiting).fetchone() is not None)
+            found = watching.execute(waiting).fetchone()
             watching.execute("SELECT pg_terminate_backend(%s)", found)
-            while watching.execute(waiting).fetchone() == found:
-                time.sleep(0.005)
+            until(lambda found=found: watching.execute(waiting).fetchone() != found)
         holding.rollback()
         beginning.join()
     assert titles(opened[0]) == []
     opened[0].close()
 
 
-def test_a_step_whose_connection_breaks_before_its_end_is_done_again_once(ledger, database):
+def test_step_with_a_broken_connection_is_repeated_once(ledger, database):
     broken: list[int] = []
 
     def break_once() -> None:
@@ -133,7 +128,7 @@ def test_a_step_whose_connection_breaks_before_its_end_is_done_again_once(ledger
     assert titles(ledger) == ["a"]
 
 
-def test_a_step_whose_end_nobody_heard_of_is_asked_for_by_its_key(ledger, database, monkeypatch):
+def test_step_with_an_unknown_outcome_is_looked_up_by_its_key(ledger, database, monkeypatch):
     import psycopg
 
     real, broken = psycopg.Connection.execute, []
@@ -152,9 +147,7 @@ def test_a_step_whose_end_nobody_heard_of_is_asked_for_by_its_key(ledger, databa
 
 
 @pytest.mark.parametrize("how", ["cut", "failed"])
-def test_what_is_written_together_is_never_told_as_written_where_its_end_fails(
-    ledger, database, how
-):
+def test_write_batch_with_a_failed_commit_is_never_reported_as_written(ledger, database, how):
     done: list[TransactionResult] = []
     with pytest.raises(CortexError) as raised, ledger.together():
         done.append(write(ledger, "a"))
@@ -169,9 +162,7 @@ def test_what_is_written_together_is_never_told_as_written_where_its_end_fails(
     assert not write(ledger, "a").replayed
 
 
-def test_a_writer_waits_a_few_seconds_for_another_one_and_is_told_to_come_again(
-    ledger, database, monkeypatch
-):
+def test_writer_waits_for_another_writer_then_fails_as_locked(ledger, database, monkeypatch):
     monkeypatch.setattr("cortex.engine.store.records.postgres.LOCK_MS", 50)
     with open_ledger(database) as other, ledger.connections.write():
         with pytest.raises(StoreError) as raised:
@@ -181,7 +172,7 @@ def test_a_writer_waits_a_few_seconds_for_another_one_and_is_told_to_come_again(
     assert not write(ledger, "a").replayed
 
 
-def test_a_question_that_takes_too_long_is_not_told_as_somebody_who_writes(database, monkeypatch):
+def test_query_past_its_timeout_is_not_blamed_on_a_writer(database, monkeypatch):
     monkeypatch.setattr("cortex.engine.store.records.postgres.STATEMENT_MS", 50)
     with open_ledger(database) as ledger:
         with pytest.raises(StoreError) as raised, ledger.connections.read() as connection:
@@ -191,8 +182,8 @@ def test_a_question_that_takes_too_long_is_not_told_as_somebody_who_writes(datab
 
 
 def letters(count: int) -> str:
-    """What can't be packed."""
-    return "".join(Random(1).choices([chr(one) for one in range(0x4E00, 0x9FFF)], k=count))
+    """Text that can't be compressed."""
+    return "".join(Random(1).choices([chr(code) for code in range(0x4E00, 0x9FFF)], k=count))
 
 
 def put(ledger: Ledger, body: Body) -> str:
@@ -205,7 +196,7 @@ def put(ledger: Ledger, body: Body) -> str:
     ).result
 
 
-def test_what_is_longer_than_a_row_of_an_index_is_pointed_to_and_found(ledger):
+def test_reference_longer_than_an_index_row_is_found(ledger):
     far = "https://wiki.example/" + letters(1_900)
     made = [
         put(
@@ -214,14 +205,16 @@ def test_what_is_longer_than_a_row_of_an_index_is_pointed_to_and_found(ledger):
         for end in "12"
     ]
     found = ledger.records.select(RecordFilter(refs=(("citation", far + "2"),)))
-    assert [one.id for one in found] == made[1:]
+    assert [record.id for record in found] == made[1:]
     assert len(ledger.records.select(RecordFilter(refs=(("citation", far),)))) == 2
     dated = put(ledger, Artifact("old", review_by="2026-01-01"))
-    assert [one.id for one in ledger.records.select(RecordFilter(due="2026-01-02"))] == [dated]
+    assert [record.id for record in ledger.records.select(RecordFilter(due="2026-01-02"))] == [
+        dated
+    ]
     assert ledger.records.select(RecordFilter(due="2026-01-01")) == []
 
 
-def test_what_points_to_something_is_found_by_an_index(ledger):
+def test_reference_queries_use_an_index(ledger):
     asked = (
         "SELECT record FROM refs WHERE role = ? AND target = ? AND record > ? ORDER BY record DESC",
         "SELECT 1 FROM refs WHERE role = 'due' AND refs.target < ?",
@@ -231,8 +224,10 @@ def test_what_points_to_something_is_found_by_an_index(ledger):
     with ledger.connections.read() as connection:
         connection.execute("SET LOCAL enable_seqscan = off")
         connection.execute("SET LOCAL enable_bitmapscan = off")
-        for one in asked:
-            plan = connection.execute(f"EXPLAIN {one}", ["x"] * one.count("?")).fetchall()
+        for statement in asked:
+            plan = connection.execute(
+                f"EXPLAIN {statement}", ["x"] * statement.count("?")
+            ).fetchall()
             text = "\n".join(row[0] for row in plan)
             conditions = [row[0] for row in plan if "Index Cond" in row[0]]
             assert "using refs_" in text and any(
@@ -241,13 +236,13 @@ def test_what_points_to_something_is_found_by_an_index(ledger):
 
 
 @pytest.mark.parametrize("strange", ["a\0b", "a\ud800b"])
-def test_what_can_not_be_asked_is_the_askers_fault(ledger, strange):
+def test_filter_postgresql_cannot_encode_is_an_input_error(ledger, strange):
     with pytest.raises(InputError) as raised:
         ledger.records.select(RecordFilter(refs=(("tag", strange),)))
     assert raised.value.code == "RECORD_INVALID"
 
 
-def test_what_can_not_be_held_is_the_givers_fault_and_not_the_databases(ledger):
+def test_record_postgresql_cannot_hold_is_an_input_error(ledger):
     with pytest.raises(InputError) as raised:
         put(ledger, Thread("a", state=letters(3_000)))
     assert raised.value.code == "RECORD_INVALID" and titles(ledger) == []
@@ -259,13 +254,11 @@ def test_what_can_not_be_held_is_the_givers_fault_and_not_the_databases(ledger):
     assert put(ledger, Thread("b")) and titles(ledger) == ["b"]
 
 
-def test_a_network_that_swallows_everything_is_noticed_in_seconds_unless_the_address_says_otherwise(
-    ledger, database
-):
+def test_silent_network_is_noticed_in_seconds_unless_the_url_says_otherwise(ledger, database):
     import psycopg
 
-    def known(one: Ledger) -> dict[str, str]:
-        with one.connections.read() as connection:
+    def known(opened: Ledger) -> dict[str, str]:
+        with opened.connections.read() as connection:
             assert isinstance(connection.connection, psycopg.Connection)
             return connection.connection.info.get_parameters()
 
@@ -279,9 +272,7 @@ def test_a_network_that_swallows_everything_is_noticed_in_seconds_unless_the_add
         assert known(other)["tcp_user_timeout"] == "60000" and known(other)["keepalives"] == "1"
 
 
-def test_whoever_was_cut_off_while_they_wrote_keeps_nobody_from_writing_for_long(
-    ledger, database, monkeypatch
-):
+def test_writer_cut_off_in_a_transaction_blocks_others_briefly(ledger, database, monkeypatch):
     monkeypatch.setattr("cortex.engine.store.records.postgres.IDLE_MS", 50)
     with (
         open_ledger(database) as other,
@@ -294,9 +285,7 @@ def test_whoever_was_cut_off_while_they_wrote_keeps_nobody_from_writing_for_long
 
 
 @pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])
-def test_a_database_that_can_not_hold_every_letter_is_refused_before_anything_is_made(
-    make_database, encoding
-):
+def test_database_of_a_narrow_encoding_is_refused_before_tables_are_made(make_database, encoding):
     import psycopg
 
     url = make_database(f"ENCODING '{encoding}' LOCALE 'C' TEMPLATE template0")
@@ -310,14 +299,14 @@ def test_a_database_that_can_not_hold_every_letter_is_refused_before_anything_is
         )
 
 
-def test_every_letter_is_kept_whatever_encoding_the_machine_says(database, monkeypatch):
+def test_every_character_is_kept_under_any_client_encoding(database, monkeypatch):
     monkeypatch.setenv("PGCLIENTENCODING", "LATIN1")
     with open_ledger(database) as ledger:
         write(ledger, "日本語 🐈")
         assert titles(ledger) == ["日本語 🐈"]
 
 
-def test_the_address_says_in_which_schema_the_tables_are(database):
+def test_url_chooses_the_schema_of_the_tables(database):
     import psycopg
 
     with psycopg.connect(database, autocommit=True) as connection:
@@ -330,7 +319,7 @@ def test_the_address_says_in_which_schema_the_tables_are(database):
         assert found.fetchall() == [("team",), ("team",)]
 
 
-def test_a_database_of_a_newer_cortex_is_refused(ledger, database):
+def test_postgresql_database_of_a_newer_cortex_is_refused(ledger, database):
     with ledger.connections.write() as connection:
         connection.execute("INSERT INTO schema_version VALUES (99)")
     with pytest.raises(StoreError) as raised:
@@ -338,9 +327,7 @@ def test_a_database_of_a_newer_cortex_is_refused(ledger, database):
     assert raised.value.code == "STORE_NEWER"
 
 
-def test_a_database_that_could_not_be_brought_up_to_date_is_as_it_was(
-    ledger, database, monkeypatch
-):
+def test_failed_postgresql_migration_is_rolled_back(ledger, database, monkeypatch):
     write(ledger, "a")
     strange = "ALTER TABLE records DROP COLUMN body; SELECT 1 / 0"
     monkeypatch.setattr(
@@ -351,7 +338,7 @@ def test_a_database_that_could_not_be_brought_up_to_date_is_as_it_was(
     assert titles(ledger) == ["a"]
 
 
-def test_tables_of_another_program_are_left_alone_and_told_of(database):
+def test_tables_of_another_program_are_reported_and_left_alone(database):
     import psycopg
 
     with psycopg.connect(database, autocommit=True) as connection:
@@ -365,7 +352,7 @@ def test_tables_of_another_program_are_left_alone_and_told_of(database):
         assert left == [("tokens",)]
 
 
-def test_who_may_not_make_tables_uses_those_that_are_there(ledger, database):
+def test_user_without_create_permission_uses_existing_tables(ledger, database):
     import psycopg
 
     role = f"poor_{uuid.uuid4().hex[:8]}"
@@ -383,7 +370,7 @@ def test_who_may_not_make_tables_uses_those_that_are_there(ledger, database):
     assert titles(ledger) == ["a"]
 
 
-def test_nothing_is_written_without_the_counter_that_numbers_it(ledger):
+def test_write_without_its_sequence_counter_fails(ledger):
     with ledger.connections.write() as connection:
         connection.execute("DELETE FROM counters")
     with pytest.raises(StoreError) as raised:
@@ -394,7 +381,7 @@ def test_nothing_is_written_without_the_counter_that_numbers_it(ledger):
 @pytest.mark.parametrize(
     "statement", ["UPDATE audit SET actor = 'eve'", "DELETE FROM audit", "TRUNCATE audit"]
 )
-def test_nobody_changes_the_log(ledger, statement):
+def test_postgresql_audit_log_cannot_be_changed(ledger, statement):
     write(ledger, "a")
     with (
         pytest.raises(CortexError, match="the audit log is kept"),
@@ -404,7 +391,7 @@ def test_nobody_changes_the_log(ledger, statement):
     assert [deed.actor for deed in ledger.records.deeds()] == ["ada"]
 
 
-def test_a_database_that_only_reads_is_told_so(ledger, database):
+def test_read_only_database_is_reported(ledger, database):
     import psycopg
 
     with psycopg.connect(database, autocommit=True) as connection:
@@ -421,7 +408,7 @@ def test_a_database_that_only_reads_is_told_so(ledger, database):
 
 @pytest.fixture
 def asked(monkeypatch) -> list[str]:
-    """The statements that the database is asked one by one."""
+    """The statements that the database gets."""
     import psycopg
 
     real, statements = psycopg.Connection.execute, list[str]()
@@ -434,7 +421,7 @@ def asked(monkeypatch) -> list[str]:
     return statements
 
 
-def test_all_of_a_topic_becomes_news_with_few_statements(ledger, asked):
+def test_hiding_a_topic_updates_its_records_with_few_statements(ledger, asked):
     topic = put(ledger, Subcortex("billing", "Billing"))
     with ledger.together():
         for number in range(100):
@@ -456,7 +443,7 @@ def test_all_of_a_topic_becomes_news_with_few_statements(ledger, asked):
     assert len({change.change for change in ledger.records.changes(101, 200)}) == 101
 
 
-def test_everybody_is_told_with_few_statements(ledger, asked):
+def test_all_principals_are_read_with_few_statements(ledger, asked):
     for number in range(20):
         ledger.principals.add(
             f"principal_{number}", f"name{number}", 2, False, {"*": True, f"scope_{number}": False}
@@ -464,6 +451,6 @@ def test_everybody_is_told_with_few_statements(ledger, asked):
     asked.clear()
     found = ledger.principals.all()
     assert 0 < len(asked) < 6
-    assert {one.id: one.grants for one in found} == {
+    assert {principal.id: principal.grants for principal in found} == {
         f"principal_{number}": {"*": True, f"scope_{number}": False} for number in range(20)
     }

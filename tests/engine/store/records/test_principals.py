@@ -1,6 +1,4 @@
-"""Who may use a server: tokens are known by their hashes alone, and count until they are revoked or
-over, or whoever has them is.
-"""
+"""Principals and tokens: stored as hashes, valid until revoked or expired."""
 
 from __future__ import annotations
 
@@ -24,35 +22,35 @@ def refused(work: Callable[[], object]) -> CortexError:
 
 
 @pytest.fixture
-def known(ledger: Ledger) -> Principals:
+def principals(ledger: Ledger) -> Principals:
     ledger.principals.add(ADA, "ada", 2, False, {"*": True, "subcortex_1": False})
     return ledger.principals
 
 
-def test_a_principal_is_known_by_name_with_what_they_may(known: Principals) -> None:
-    ada = known.named("ada")
+def test_principal_is_found_by_name_with_its_permissions(principals: Principals) -> None:
+    ada = principals.named("ada")
     assert ada is not None and 0 < ada.created <= time.time() * 1000
     assert ada == Principal(
         ADA, "ada", 2, False, "active", ada.created, {"*": True, "subcortex_1": False}
     )
-    bob = known.add("principal_2", "bob", 4, True, {})
-    assert known.all() == [ada, bob] and known.named("Ada") is None and bob.grants == {}
+    bob = principals.add("principal_2", "bob", 4, True, {})
+    assert principals.all() == [ada, bob] and principals.named("Ada") is None and bob.grants == {}
 
 
-def test_a_name_is_given_once(known: Principals) -> None:
-    error = refused(lambda: known.add("principal_2", "ada", 1, False, {}))
+def test_principal_name_is_unique(principals: Principals) -> None:
+    error = refused(lambda: principals.add("principal_2", "ada", 1, False, {}))
     assert error.code == "RECORD_INVALID" and error.context == {"field": "name"}
-    assert [one.id for one in known.all()] == [ADA]
+    assert [principal.id for principal in principals.all()] == [ADA]
 
 
-def test_what_somebody_may_changes_part_by_part(known: Principals) -> None:
-    known.change(ADA, tier=0, sensitive=True)
-    known.change(ADA, grants={"subcortex_2": True})
-    ada = known.named("ada")
+def test_permissions_of_a_principal_change_one_by_one(principals: Principals) -> None:
+    principals.change(ADA, tier=0, sensitive=True)
+    principals.change(ADA, grants={"subcortex_2": True})
+    ada = principals.named("ada")
     assert ada is not None and (ada.tier, ada.sensitive, ada.state) == (0, True, "active")
     assert ada.grants == {"subcortex_2": True}
-    known.change(ADA, state="revoked", grants={}, sensitive=False)
-    ada = known.named("ada")
+    principals.change(ADA, state="revoked", grants={}, sensitive=False)
+    ada = principals.named("ada")
     assert ada is not None and (ada.state, ada.grants, ada.sensitive, ada.tier) == (
         "revoked",
         {},
@@ -61,33 +59,33 @@ def test_what_somebody_may_changes_part_by_part(known: Principals) -> None:
     )
 
 
-def test_who_isn_t_there_can_t_be_changed_and_gets_no_token(known: Principals) -> None:
-    assert refused(lambda: known.change("principal_9", tier=4)).code == "RECORD_UNKNOWN"
-    assert refused(lambda: known.make_token("principal_9")).code == "RECORD_UNKNOWN"
-    assert known.tokens() == []
+def test_unknown_principal_cannot_be_changed_and_gets_no_token(principals: Principals) -> None:
+    assert refused(lambda: principals.change("principal_9", tier=4)).code == "RECORD_UNKNOWN"
+    assert refused(lambda: principals.make_token("principal_9")).code == "RECORD_UNKNOWN"
+    assert principals.tokens() == []
 
 
-def test_a_token_tells_whose_it_is_and_nowhere_does_it_stand_itself(
-    ledger: Ledger, known: Principals
+def test_token_identifies_its_principal_and_is_stored_nowhere(
+    ledger: Ledger, principals: Principals
 ) -> None:
-    token, secret = known.make_token(ADA, "laptop")
-    assert known.by_token(secret) == known.named("ada")
+    token, secret = principals.make_token(ADA, "laptop")
+    assert principals.by_token(secret) == principals.named("ada")
     assert (token.principal, token.label, token.expires, token.revoked) == (ADA, "laptop", 0, 0)
     hidden = secret.rpartition("_")[2] if "_" in secret else secret
     with ledger.connections.read() as connection:
         for table in ("tokens", "principals", "grants", "facts"):
             for row in connection.execute(f"SELECT * FROM {table}"):
                 assert hidden.encode() not in b" ".join(
-                    bytes(one) if isinstance(one, bytes | memoryview) else str(one).encode()
-                    for one in row
+                    bytes(value) if isinstance(value, bytes | memoryview) else str(value).encode()
+                    for value in row
                 )
         (kept,) = connection.execute("SELECT hash FROM tokens").fetchone()
-    assert len(bytes(kept)) == 32 and token.id in secret and known.make_token(ADA)[1] != secret
+    assert len(bytes(kept)) == 32 and token.id in secret and principals.make_token(ADA)[1] != secret
 
 
-def test_what_is_no_token_is_nobody_s(known: Principals) -> None:
-    known.make_token(ADA)
-    for told in (
+def test_malformed_token_identifies_no_principal(principals: Principals) -> None:
+    principals.make_token(ADA)
+    for secret_text in (
         "",
         "ctx_",
         "ctx__",
@@ -99,79 +97,92 @@ def test_what_is_no_token_is_nobody_s(known: Principals) -> None:
         "ctx_a_\udc80",
         "x" * 9_999,
     ):
-        assert known.by_token(told) is None
+        assert principals.by_token(secret_text) is None
 
 
-def test_a_token_with_another_one_s_secret_or_a_part_of_its_own_is_nobody_s(
-    known: Principals,
-) -> None:
-    (first, told), (_, other) = known.make_token(ADA), known.make_token(ADA)
+def test_token_with_a_wrong_or_partial_secret_is_rejected(principals: Principals) -> None:
+    (first, secret_text), (_, other) = principals.make_token(ADA), principals.make_token(ADA)
     swapped = f"ctx_{first.id}_{other.removeprefix('ctx_').partition('_')[2]}"
-    for wrong in (swapped, told[:-1], told + "x", told.upper(), told.removeprefix("ctx_")):
-        assert known.by_token(wrong) is None
+    for wrong in (
+        swapped,
+        secret_text[:-1],
+        secret_text + "x",
+        secret_text.upper(),
+        secret_text.removeprefix("ctx_"),
+    ):
+        assert principals.by_token(wrong) is None
 
 
-def test_a_token_counts_until_it_is_revoked(known: Principals) -> None:
-    (token, told), (_, other) = known.make_token(ADA), known.make_token(ADA)
-    assert known.revoke(token.id) and not known.revoke(token.id) and not known.revoke("nothing")
-    assert known.by_token(told) is None and known.by_token(other) is not None
-    assert {one.id: one.revoked > 0 for one in known.tokens()}[token.id]
+def test_revoked_token_is_rejected(principals: Principals) -> None:
+    (token, secret_text), (_, other) = principals.make_token(ADA), principals.make_token(ADA)
+    assert (
+        principals.revoke(token.id)
+        and not principals.revoke(token.id)
+        and not principals.revoke("nothing")
+    )
+    assert principals.by_token(secret_text) is None and principals.by_token(other) is not None
+    assert {token.id: token.revoked > 0 for token in principals.tokens()}[token.id]
 
 
-def test_a_token_counts_until_it_is_over(known: Principals) -> None:
+def test_expired_token_is_rejected(principals: Principals) -> None:
     now = int(time.time() * 1000)
-    assert known.by_token(known.make_token(ADA, expires=now + 60_000)[1]) is not None
-    assert known.by_token(known.make_token(ADA, expires=now)[1]) is None
+    assert principals.by_token(principals.make_token(ADA, expires=now + 60_000)[1]) is not None
+    assert principals.by_token(principals.make_token(ADA, expires=now)[1]) is None
 
 
-def test_tokens_of_who_was_revoked_don_t_count_until_they_are_back(known: Principals) -> None:
-    _, told = known.make_token(ADA)
-    known.change(ADA, state="revoked")
-    assert known.by_token(told) is None
-    known.change(ADA, state="active", tier=1)
-    found = known.by_token(told)
+def test_tokens_of_a_revoked_principal_are_rejected_until_reinstated(
+    principals: Principals,
+) -> None:
+    _, secret_text = principals.make_token(ADA)
+    principals.change(ADA, state="revoked")
+    assert principals.by_token(secret_text) is None
+    principals.change(ADA, state="active", tier=1)
+    found = principals.by_token(secret_text)
     assert found is not None and found.tier == 1
 
 
-def test_the_hashes_of_those_that_count_are_told_together(known: Principals) -> None:
+def test_hashes_of_valid_tokens_are_listed_together(principals: Principals) -> None:
     now = int(time.time() * 1000)
-    good, later = known.make_token(ADA)[1], known.make_token(ADA, expires=now + 60_000)[1]
-    known.make_token(ADA, expires=now)
-    known.revoke(known.make_token(ADA)[0].id)
-    assert known.good() == {hash_of(good), hash_of(later)}
-    known.change(ADA, state="revoked")
-    assert known.good() == frozenset()
+    good, later = principals.make_token(ADA)[1], principals.make_token(ADA, expires=now + 60_000)[1]
+    principals.make_token(ADA, expires=now)
+    principals.revoke(principals.make_token(ADA)[0].id)
+    assert principals.good() == {hash_of(good), hash_of(later)}
+    principals.change(ADA, state="revoked")
+    assert principals.good() == frozenset()
 
 
-def test_when_a_token_was_last_used_is_written_down_now_and_then(
-    ledger: Ledger, known: Principals
+def test_last_use_of_a_token_is_recorded_now_and_then(
+    ledger: Ledger, principals: Principals
 ) -> None:
-    token, told = known.make_token(ADA)
-    assert known.tokens()[0].used == 0
-    known.by_token(told)
-    (used,) = (one.used for one in known.tokens())
+    token, secret_text = principals.make_token(ADA)
+    assert principals.tokens()[0].used == 0
+    principals.by_token(secret_text)
+    (used,) = (token.used for token in principals.tokens())
     assert used >= token.created
     with ledger.connections.write() as connection:
         connection.execute("UPDATE tokens SET used = ?", (used - USED_MS // 2,))
-    known.by_token(told)
-    assert known.tokens()[0].used == used - USED_MS // 2  # that is exact enough
+    principals.by_token(secret_text)
+    assert principals.tokens()[0].used == used - USED_MS // 2  # that is exact enough
     with ledger.connections.write() as connection:
         connection.execute("UPDATE tokens SET used = ?", (used - 2 * USED_MS,))
-    known.by_token(told)
-    assert known.tokens()[0].used >= used
+    principals.by_token(secret_text)
+    assert principals.tokens()[0].used >= used
 
 
-def test_a_token_opens_also_where_its_use_can_t_be_written_down(
+def test_token_is_accepted_while_its_use_cannot_be_recorded(
     database: str, open_one: Callable[[str], Ledger]
 ) -> None:
     first = open_one(database)
     first.principals.add(ADA, "ada", 2, False, {})
-    _, told = first.principals.make_token(ADA)
+    _, secret_text = first.principals.make_token(ADA)
     other = open_one(database)
     with first.connections.write() as connection:  # somebody writes for long
-        assert other.principals.by_token(told) is not None and other.principals.tokens()[0].used > 0
+        assert (
+            other.principals.by_token(secret_text) is not None
+            and other.principals.tokens()[0].used > 0
+        )
         connection.execute("UPDATE tokens SET used = 0")
-        found = other.principals.by_token(told)
+        found = other.principals.by_token(secret_text)
     assert found is not None and found.name == "ada" and first.principals.tokens()[0].used == 0
 
 
@@ -186,24 +197,24 @@ FULL = {
 }
 
 
-def test_a_token_opens_also_where_the_disk_is_full(ledger: Ledger, known: Principals) -> None:
-    _, told = known.make_token(ADA)
+def test_token_is_accepted_on_a_full_disk(ledger: Ledger, principals: Principals) -> None:
+    _, secret_text = principals.make_token(ADA)
     with ledger.connections.write() as connection:
         for statement in FULL[ledger.kind]:
             connection.execute(statement)
-    found = known.by_token(told)
-    assert found is not None and found.name == "ada" and known.tokens()[0].used == 0
+    found = principals.by_token(secret_text)
+    assert found is not None and found.name == "ada" and principals.tokens()[0].used == 0
 
 
-def test_whatever_is_done_with_principals_is_in_the_audit_log(
-    ledger: Ledger, known: Principals
+def test_every_change_of_a_principal_is_in_the_audit_log(
+    ledger: Ledger, principals: Principals
 ) -> None:
     eve = Actor("eve", 4)
-    known.change(ADA, tier=1, by=eve)
-    known.grant(ADA, "subcortex_1", None, by=eve)
-    token, _ = known.make_token(ADA, by=eve)
-    assert known.revoke(token.id, by=eve) and not known.revoke(token.id, by=eve)
-    ada = known.named("ada")
+    principals.change(ADA, tier=1, by=eve)
+    principals.grant(ADA, "subcortex_1", None, by=eve)
+    token, _ = principals.make_token(ADA, by=eve)
+    assert principals.revoke(token.id, by=eve) and not principals.revoke(token.id, by=eve)
+    ada = principals.named("ada")
     assert ada is not None and ada.grants == {"*": True}
     deeds = [
         (deed.actor, deed.tier, deed.action, deed.record)

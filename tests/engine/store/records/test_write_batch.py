@@ -1,5 +1,5 @@
-"""Steps that are written together leave what they would have left one by one, whatever they read,
-change, or fail at in between.
+"""Writes in one transaction: they leave the same as one by one, whatever they read, change or fail
+at in between, and others see all of them at the end.
 """
 
 from __future__ import annotations
@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from cortex.engine.store.records.write_batch import WriteBatch
 from cortex.families.team.ids import fresh_key, new_id
 
 ADA = Actor("ada", 4)
+KEYS = count()
 NAMES = ("a", "b", "c")  # what a deed is about
 DEEDS = ("make", "change", "get", "select", "newest")
 STEPS = st.lists(
@@ -34,14 +36,14 @@ STEPS = st.lists(
 )
 
 
-class Played:
-    """Steps on one ledger, beside those that were played there before."""
+class PlayedSteps:
+    """Steps on one ledger, beside those of earlier examples."""
 
     def __init__(self, ledger: Ledger, ids: dict[str, str], mark: str) -> None:
         self._ledger, self._ids, self._mark = ledger, ids, mark
         self._names = {number: name for name, number in ids.items()}
         self._since = ledger.records.last_change()
-        self.told: list[object] = []  # to each step
+        self.answers: list[object] = []  # to each step
 
     def play(self, steps: Any, *, together: bool = False, ahead: bool = False) -> None:
         with self._ledger.together() if together else nullcontext():
@@ -57,18 +59,18 @@ class Played:
                         str(deeds),
                     )
                 except InputError as error:
-                    self.told.append(error.code)
+                    self.answers.append(error.code)
                 else:
-                    self.told.append((done.result, done.replayed))
+                    self.answers.append((done.result, done.replayed))
 
     def left(self) -> object:
-        """All that there is of it."""
+        """Everything that the steps left in the ledger."""
         lookup = self._ledger.records
         records = [
             (change.record.id, change.record.body, change.record.version)
             for change in lookup.changes(self._since, 100)
         ]
-        changes = [one.change - self._since for one in lookup.changes(self._since, 100)]
+        changes = [change.change - self._since for change in lookup.changes(self._since, 100)]
         deeds = [
             [(deed.version, deed.key) for deed in lookup.deeds(number)] for number in self._names
         ]
@@ -99,13 +101,15 @@ class Played:
                     replace(found, body=replace(found.body, title=f"{found.body.title}+{number}"))
                 )
             case "get":
-                self.told.append(None if found is None else (found.body.title, found.version))
+                self.answers.append(None if found is None else (found.body.title, found.version))
             case "select":
                 several = step.select(RecordFilter(kinds=("thread",)))
-                self.told.append(sorted(one.body.title for one in several if one.id in self._names))
+                self.answers.append(
+                    sorted(record.body.title for record in several if record.id in self._names)
+                )
             case "newest":
-                ends = {one[-26:]: name for one, name in self._names.items()}
-                self.told.append(ends.get(step.newest()))
+                ends = {number[-26:]: name for number, name in self._names.items()}
+                self.answers.append(ends.get(step.newest()))
 
 
 def perform(
@@ -123,12 +127,14 @@ def perform(
     max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(steps=STEPS, ahead=st.booleans())
-def test_together_is_as_one_by_one(alone_ledger: Ledger, kept: Ledger, steps: Any, ahead: bool):
+def test_write_batch_equals_the_same_writes_one_by_one(
+    alone_ledger: Ledger, kept: Ledger, steps: Any, ahead: bool
+):
     ids, mark = {name: new_id(Thread) for name in NAMES}, fresh_key()
-    alone, together = Played(alone_ledger, ids, mark), Played(kept, ids, mark)
+    alone, together = PlayedSteps(alone_ledger, ids, mark), PlayedSteps(kept, ids, mark)
     alone.play(steps)
     together.play(steps, together=True, ahead=ahead)
-    assert alone.told == together.told and alone.left() == together.left()
+    assert alone.answers == together.answers and alone.left() == together.left()
 
 
 @pytest.fixture
@@ -143,8 +149,8 @@ def kept(database: str) -> Iterator[Ledger]:
         yield ledger
 
 
-class Counting:
-    """A connection that counts."""
+class CountingConnection:
+    """A connection that counts its statements."""
 
     def __init__(self) -> None:
         self.asked = 0
@@ -153,8 +159,8 @@ class Counting:
         self.asked += 1
 
 
-def test_new_records_are_written_with_few_statements():
-    counting = Counting()
+def test_batch_of_new_records_needs_few_statements():
+    counting = CountingConnection()
     batch = WriteBatch(counting, 7)
     for number in range(50):
         with batch.part():
@@ -168,7 +174,7 @@ def test_new_records_are_written_with_few_statements():
     assert counting.asked == 4
 
 
-def test_what_a_database_can_not_hold_fails_the_block_and_nothing_is_kept(ledger: Ledger):
+def test_record_the_database_cannot_hold_rolls_back_the_batch(ledger: Ledger):
     def work(step: RecordTransaction) -> str:
         return step.make(new_id(Observation), Observation("a", tags=("\0",))).id
 
@@ -182,3 +188,48 @@ def test_what_a_database_can_not_hold_fails_the_block_and_nothing_is_kept(ledger
             )
         raise CortexError("INTERNAL_ERROR", "SQLite takes it")
     assert ledger.records.last_change() == 0
+
+
+def write(ledger: Ledger, title: str, *, fail: bool = False) -> str:
+    def work(step: RecordTransaction) -> str:
+        made = step.make(new_id(Observation), Observation(title))
+        if fail:
+            raise InputError("RECORD_INVALID", "it isn't taken")
+        return made.id
+
+    key = f"k{next(KEYS)}"
+    return perform(ledger, work, key, key).result
+
+
+def titles(ledger: Ledger) -> list[str]:
+    return sorted(
+        record.body.title for record in ledger.records.select(RecordFilter(kinds=("observation",)))
+    )
+
+
+def test_write_batch_is_visible_to_others_only_when_complete(
+    ledger_url: str, open_one: Callable[[str], Ledger]
+):
+    ledger, other = open_one(ledger_url), open_one(ledger_url)
+    with ledger.together():
+        write(ledger, "first")
+        assert (titles(ledger), titles(other)) == (["first"], [])
+        write(ledger, "second")
+        assert (ledger.mark()[1], other.mark()[1]) == (2, 0)
+    assert titles(other) == ["first", "second"] and other.mark() == ledger.mark()
+
+
+def test_failed_write_of_a_batch_is_rolled_back_alone(ledger: Ledger):
+    with ledger.together():
+        write(ledger, "first")
+        with pytest.raises(InputError):
+            write(ledger, "refused", fail=True)
+        write(ledger, "second")
+    assert titles(ledger) == ["first", "second"] and ledger.mark()[1] == 2
+
+
+def test_failed_write_batch_is_rolled_back(ledger: Ledger):
+    with pytest.raises(InputError), ledger.together():
+        write(ledger, "first")
+        raise InputError("RECORD_INVALID", "it isn't taken")
+    assert titles(ledger) == [] and write(ledger, "later") and titles(ledger) == ["later"]

@@ -1,7 +1,6 @@
-"""Records in the store: a step is whole or not at all and once for its key, no update is lost, and
-every version stays.
+"""Record writes: atomic steps, once for each key, no lost update, every version kept.
 
-What holds for every database stands first, over the fixture `kept`; another one joins by a
+Tests of every database stand first, over the fixture `kept`; another database joins by a
 parameter there.
 """
 
@@ -84,7 +83,7 @@ BODIES: tuple[Body, ...] = (
 
 
 def word(record: Record[Any], get: Callable[[str], Record[Any] | None]) -> IndexedText | None:
-    """Titles are found; drafts, notifications and links are not."""
+    """Word titles; drafts, notifications and links have none."""
     if isinstance(record.body, Draft | Notification | Link):
         return None
     text = f"{record.body.title}\n"
@@ -97,8 +96,8 @@ def word(record: Record[Any], get: Callable[[str], Record[Any] | None]) -> Index
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """Records as two see them: whoever writes, and another one that has them open as well."""
+class SharedRecords:
+    """Records open twice: by the writer, and by a second reader."""
 
     records: Records
     recorded: RecordQueries
@@ -113,7 +112,7 @@ class Kept:
         payload: str = "",
         actor: Actor = PERSON,
     ) -> TransactionResult:
-        """Do something as a step, under a fresh key where none is told."""
+        """Perform a step, under a fresh key by default."""
         return self._on(self.records, work, key, payload, actor)
 
     def do_elsewhere(
@@ -155,11 +154,11 @@ class Kept:
         return found
 
     def titles(self, **wanted: Any) -> list[str]:
-        return [one.body.title for one in self.records.select(RecordFilter(**wanted))]
+        return [record.body.title for record in self.records.select(RecordFilter(**wanted))]
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Kept]:
+def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SharedRecords]:
     url = (
         f"sqlite:///{tmp_path}"
         if request.param == "sqlite"
@@ -167,7 +166,7 @@ def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Kept]:
     )
     with ExitStack() as opened:
         ledger, other = (opened.enter_context(open_ledger(url)) for _ in range(2))
-        yield Kept(ledger.records, ledger.records, other.records, url, count())
+        yield SharedRecords(ledger.records, ledger.records, other.records, url, count())
 
 
 def refused(work: Callable[[], object]) -> CortexError:
@@ -180,7 +179,7 @@ def refused(work: Callable[[], object]) -> CortexError:
 # --------------------------------------------------------------------------------------------------------------
 
 
-def test_the_same_key_again_gives_the_first_result_and_writes_nothing(kept: Kept) -> None:
+def test_repeated_key_gives_the_first_result_and_writes_nothing(kept: SharedRecords) -> None:
     def work(step: RecordTransaction) -> str:
         return step.make(new_id(Thread), BODIES[1]).id
 
@@ -189,7 +188,7 @@ def test_the_same_key_again_gives_the_first_result_and_writes_nothing(kept: Kept
     assert kept.records.count(RecordFilter()) == 1 and len(kept.records.deeds()) == 1
 
 
-def test_the_same_key_for_something_else_is_refused_and_writes_nothing(kept: Kept) -> None:
+def test_repeated_key_with_another_payload_is_refused(kept: SharedRecords) -> None:
     kept.do(lambda step: step.make(new_id(Thread), BODIES[1]), "key-1", "payload")
     error = refused(
         lambda: kept.do(lambda step: step.make(new_id(Task), BODIES[5]), "key-1", "another")
@@ -198,15 +197,15 @@ def test_the_same_key_for_something_else_is_refused_and_writes_nothing(kept: Kep
     assert kept.titles() == ["How do we round?"]
 
 
-def test_a_key_is_its_actor_s_own(kept: Kept) -> None:
+def test_same_key_of_another_actor_is_another_key(kept: SharedRecords) -> None:
     for actor in (PERSON, AGENT):
         assert not kept.do(
             lambda step: step.make(new_id(Thread), BODIES[1]), "key-1", actor=actor
         ).replayed
-    assert {one.author for one in kept.records.select(RecordFilter())} == {"person", "agent"}
+    assert {record.author for record in kept.records.select(RecordFilter())} == {"person", "agent"}
 
 
-def test_what_a_key_gave_can_be_asked_for(kept: Kept) -> None:
+def test_result_of_a_key_can_be_looked_up(kept: SharedRecords) -> None:
     assert kept.records.known(PERSON, "key-1", "write", "") is None
     kept.do(lambda step: "result", "key-1")
     assert kept.records.known(PERSON, "key-1", "write", "") == TransactionResult("result", True)
@@ -216,7 +215,7 @@ def test_what_a_key_gave_can_be_asked_for(kept: Kept) -> None:
     )
 
 
-def test_32_retries_of_one_key_at_once_give_one_record(kept: Kept) -> None:
+def test_32_concurrent_retries_of_a_key_give_one_record(kept: SharedRecords) -> None:
     ready = threading.Barrier(RETRIES, timeout=DEADLINE)
 
     def retry(number: int) -> TransactionResult:
@@ -228,7 +227,10 @@ def test_32_retries_of_one_key_at_once_give_one_record(kept: Kept) -> None:
 
     with ThreadPoolExecutor(RETRIES) as threads:
         done = list(threads.map(retry, range(RETRIES)))
-    assert len({one.result for one in done}) == 1 and sum(not one.replayed for one in done) == 1
+    assert (
+        len({result.result for result in done}) == 1
+        and sum(not result.replayed for result in done) == 1
+    )
     assert kept.titles() == ["Once"] and len(kept.records.deeds()) == 1
 
 
@@ -258,7 +260,7 @@ store.close()
 """
 
 
-def test_retries_of_one_key_from_several_processes_give_one_record(kept: Kept) -> None:
+def test_retries_of_a_key_from_several_processes_give_one_record(kept: SharedRecords) -> None:
     command = [sys.executable, "-c", RETRY, kept.place]
     started = [
         subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -269,7 +271,7 @@ def test_retries_of_one_key_from_several_processes_give_one_record(kept: Kept) -
     told = [
         process.communicate("go\n", timeout=DEADLINE)[0].split("\n")[:-1] for process in started
     ]
-    lines = [line.split() for one in told for line in one]
+    lines = [line.split() for output in told for line in output]
     assert len(lines) == RETRIES and all(process.returncode == 0 for process in started)
     assert len({line[0] for line in lines}) == 1 and sum(line[1] == "False" for line in lines) == 1
     assert kept.titles() == ["Once"]
@@ -279,7 +281,7 @@ def test_retries_of_one_key_from_several_processes_give_one_record(kept: Kept) -
 # -------------------------------------------------------------------------------------------------------------
 
 
-def test_nothing_of_a_step_that_fails_is_written_and_its_key_stays_free(kept: Kept) -> None:
+def test_failed_step_is_rolled_back_and_its_key_stays_free(kept: SharedRecords) -> None:
     def fail(step: RecordTransaction) -> str:
         step.make(new_id(Thread), BODIES[1])
         raise RuntimeError("halfway")
@@ -294,7 +296,7 @@ def test_nothing_of_a_step_that_fails_is_written_and_its_key_stays_free(kept: Ke
     assert not kept.do(lambda step: step.make(new_id(Thread), BODIES[1]), "key-1").replayed
 
 
-def test_a_step_sees_what_it_wrote(kept: Kept) -> None:
+def test_step_reads_its_own_writes(kept: SharedRecords) -> None:
     def work(step: RecordTransaction) -> str:
         made = step.make(new_id(Thread), Thread("One"))
         after = step.put(replace(made, body=Thread("Two", tags=("x",))))
@@ -310,7 +312,7 @@ def test_a_step_sees_what_it_wrote(kept: Kept) -> None:
 
 
 @pytest.mark.parametrize("body", BODIES, ids=kind_of)
-def test_a_record_of_every_kind_comes_back_as_it_was_written(kept: Kept, body: Body) -> None:
+def test_record_of_every_kind_is_read_back_unchanged(kept: SharedRecords, body: Body) -> None:
     record = kept.make(body, AGENT)
     assert (record.body, record.kind, record.author, record.version) == (
         body,
@@ -325,7 +327,7 @@ def test_a_record_of_every_kind_comes_back_as_it_was_written(kept: Kept, body: B
         ], role
 
 
-def test_a_record_is_only_replaced_by_who_has_seen_its_last_version(kept: Kept) -> None:
+def test_stale_version_of_a_record_is_refused(kept: SharedRecords) -> None:
     record = kept.make(Task("One"))
     seen = kept.one(record.id)
     kept.do_elsewhere(lambda step: step.put(replace(seen, body=Task("Two"))))
@@ -342,7 +344,7 @@ def test_a_record_is_only_replaced_by_who_has_seen_its_last_version(kept: Kept) 
     assert kept.one(record.id).body.title == "Two"
 
 
-def test_an_author_and_the_time_of_making_stay(kept: Kept) -> None:
+def test_author_and_creation_time_never_change(kept: SharedRecords) -> None:
     record = kept.make(Task("One"), AGENT)
     kept.do(lambda step: step.put(replace(record, body=Task("Two"), author="somebody", created=1)))
     after = kept.one(record.id)
@@ -352,7 +354,7 @@ def test_an_author_and_the_time_of_making_stay(kept: Kept) -> None:
     ) and after.updated >= record.updated
 
 
-def test_a_step_may_write_for_somebody_else_and_the_log_says_who_did(kept: Kept) -> None:
+def test_write_for_another_author_is_logged_with_its_actor(kept: SharedRecords) -> None:
     def work(step: RecordTransaction) -> str:
         step.author = "agent"
         return step.make(new_id(Thread), Thread("Approved")).id
@@ -362,20 +364,18 @@ def test_a_step_may_write_for_somebody_else_and_the_log_says_who_did(kept: Kept)
     assert [(deed.actor, deed.tier) for deed in kept.records.deeds(number)] == [("person", 4)]
 
 
-def test_every_earlier_version_stays(kept: Kept) -> None:
+def test_every_earlier_version_is_kept(kept: SharedRecords) -> None:
     number = kept.make(Artifact("One")).id
     kept.change(number, title="Two")
     kept.change(number, state="proposed")
     versions = kept.records.versions(number)
-    assert [(version, one.body.title, one.body.state) for version, one in versions.items()] == [
-        (1, "One", "draft"),
-        (2, "Two", "draft"),
-        (3, "Two", "proposed"),
-    ]
+    assert [
+        (version, record.body.title, record.body.state) for version, record in versions.items()
+    ] == [(1, "One", "draft"), (2, "Two", "draft"), (3, "Two", "proposed")]
     assert versions[3] == kept.one(number) and kept.records.versions("artifact_none") == {}
 
 
-def test_the_log_tells_who_did_what_with_which_key(kept: Kept) -> None:
+def test_audit_log_has_actor_action_and_key(kept: SharedRecords) -> None:
     number = kept.make(Task("One"), AGENT).id
 
     def work(step: RecordTransaction) -> None:
@@ -395,11 +395,11 @@ def test_the_log_tells_who_did_what_with_which_key(kept: Kept) -> None:
     assert newest.at >= first.at and newest.id > first.id
 
 
-# -- asking
+# -- filters
 # ------------------------------------------------------------------------------------------------------------
 
 
-def test_what_a_record_points_to_follows_it(kept: Kept) -> None:
+def test_references_follow_the_last_version_of_a_record(kept: SharedRecords) -> None:
     number = kept.make(Task("One", thread="thread_1", assignees=("lena",))).id
     kept.change(number, thread="thread_2", assignees=())
     assert (
@@ -408,11 +408,11 @@ def test_what_a_record_points_to_follows_it(kept: Kept) -> None:
         == kept.titles(refs=(("assignee", "lena"),))
     )
     assert kept.titles(refs=(("thread", "thread_2"),)) == ["One"]
-    assert [one.id for one in kept.records.pointing(["thread_1", "thread_2"])] == [number]
+    assert [record.id for record in kept.records.pointing(["thread_1", "thread_2"])] == [number]
     assert kept.records.pointing(["thread_2"], ["about"]) == [] == kept.records.pointing([])
 
 
-def test_records_are_asked_for_by_everything_at_once(kept: Kept) -> None:
+def test_record_filter_combines_every_condition(kept: SharedRecords) -> None:
     kept.make(Task("A", state="blocked", tags=("red",)), AGENT)
     kept.make(Task("B", tags=("red",), sensitivity=SENSITIVE))
     kept.make(Thread("C", tags=("red",)))
@@ -426,18 +426,18 @@ def test_records_are_asked_for_by_everything_at_once(kept: Kept) -> None:
     assert kept.titles(refs=(("tag", "red"), ("tag", "blue"))) == []
 
 
-def test_pages_follow_one_another_without_gap_or_repetition(kept: Kept) -> None:
+def test_pages_follow_one_another_without_gap_or_repetition(kept: SharedRecords) -> None:
     made = [kept.make(Task(f"{number}")).id for number in range(7)]
     seen: list[str] = []
     while page := kept.records.select(
         RecordFilter(kinds=("task",), before=seen[-1] if seen else ""), 3
     ):
-        seen += [one.id for one in page]
+        seen += [record.id for record in page]
     assert seen == made[::-1]
-    assert [one.id for one in kept.records.select(RecordFilter(), 2, 2)] == made[4:2:-1]
+    assert [record.id for record in kept.records.select(RecordFilter(), 2, 2)] == made[4:2:-1]
 
 
-def test_the_last_changed_are_first_where_that_is_asked(kept: Kept) -> None:
+def test_filter_by_update_orders_last_changed_first(kept: SharedRecords) -> None:
     first = kept.make(Task("first"))
     kept.make(Task("second"))
 
@@ -454,7 +454,7 @@ def test_the_last_changed_are_first_where_that_is_asked(kept: Kept) -> None:
     assert kept.titles(since=changed) == ["first"] and kept.titles(until=changed) == ["second"]
 
 
-def test_code_is_found_by_its_file_and_by_the_folder_above(kept: Kept) -> None:
+def test_code_is_found_by_its_file_and_by_the_folder_above(kept: SharedRecords) -> None:
     kept.make(Thread("deep", code_links=(CodeLink("src/a/b.py"),)))
     kept.make(Thread("beside", code_links=(CodeLink("src/a-b.py"),)))
     for path, titles in (
@@ -463,14 +463,14 @@ def test_code_is_found_by_its_file_and_by_the_folder_above(kept: Kept) -> None:
         ("src", ["beside", "deep"]),
         ("sr", []),
     ):
-        assert [one.body.title for one in kept.records.by_path(path)] == titles
+        assert [record.body.title for record in kept.records.by_path(path)] == titles
 
 
 @pytest.mark.parametrize(
     ("few", "walked"), [(3_000, 200), (4, 200), (4, 1)], ids=["sorted", "walked", "too many"]
 )
-def test_the_newest_that_point_somewhere_are_the_same_however_many_there_are(
-    kept: Kept, monkeypatch, few, walked
+def test_newest_referring_records_are_the_same_for_few_and_many(
+    kept: SharedRecords, monkeypatch, few, walked
 ) -> None:
     monkeypatch.setattr(row_reader, "FEW", few)
     monkeypatch.setattr(row_reader, "MOST_WALKED", walked)
@@ -492,9 +492,9 @@ def test_the_newest_that_point_somewhere_are_the_same_however_many_there_are(
     for limit in (1, 5, 200):
         for path in ("src/a.py", "src", "src/b", "nowhere"):
             below = [
-                one
-                for one in every
-                if any(f"{link.path}/".startswith(f"{path}/") for link in one.body.code_links)
+                record
+                for record in every
+                if any(f"{link.path}/".startswith(f"{path}/") for link in record.body.code_links)
             ]
             assert kept.records.by_path(path, limit) == below[:limit]
         for roles in ((), ("tag",), ("symbol", "path"), ("about",)):
@@ -504,18 +504,18 @@ def test_the_newest_that_point_somewhere_are_the_same_however_many_there_are(
                     for role in roles or ("tag", "symbol", "path")
                     for target in targets
                 }
-                pointing = [one for one in every if asked & set(refs_of(one.body))]
+                pointing = [record for record in every if asked & set(refs_of(record.body))]
                 assert kept.records.pointing(targets, roles, limit) == pointing[:limit]
 
 
-def test_what_is_due_for_review_can_be_asked_for(kept: Kept) -> None:
+def test_records_due_for_review_are_found(kept: SharedRecords) -> None:
     kept.make(Artifact("late", review_by="2026-01-01"))
     kept.make(Artifact("later", review_by="2027-01-01"))
     kept.make(Artifact("never"))
     assert kept.titles(due="2026-06-01") == ["late"]
 
 
-def test_a_record_is_found_by_the_beginning_of_its_id(kept: Kept) -> None:
+def test_record_is_found_by_the_start_of_its_id(kept: SharedRecords) -> None:
     task, thread = kept.make(Task("task")), kept.make(Thread("thread"))
     assert kept.records.starting(task.id[:-4]) == [task] and kept.records.starting("thread_") == [
         thread
@@ -529,7 +529,7 @@ def test_a_record_is_found_by_the_beginning_of_its_id(kept: Kept) -> None:
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from("xy")), max_size=12))
 @settings(max_examples=25)
-def test_a_key_writes_once_whatever_comes_under_it(asked: list[tuple[str, str]]) -> None:
+def test_key_writes_once_under_any_sequence_of_requests(asked: list[tuple[str, str]]) -> None:
     with closing(Store(None)) as store:
         first: dict[str, tuple[str, str]] = {}
         for key, payload in asked:
@@ -561,12 +561,8 @@ def test_a_key_writes_once_whatever_comes_under_it(asked: list[tuple[str, str]])
 
 @given(st.lists(st.tuples(st.sampled_from([0, 1, 2]), st.booleans()), max_size=20))
 @settings(max_examples=25)
-def test_no_update_is_lost_however_those_who_write_take_turns(
-    turns: list[tuple[int, bool]],
-) -> None:
-    """Each of three reads now or writes what it read with its mark added; all marks of writes that
-    went well are there.
-    """
+def test_no_update_is_lost_in_any_order_of_writers(turns: list[tuple[int, bool]]) -> None:
+    """Each of three reads, or writes its last reading with its mark added."""
     with closing(Store(None)) as store:
         perform = store.records.perform
         common: dict[str, Any] = {
@@ -616,24 +612,24 @@ bodies = st.one_of(
 
 
 @given(bodies)
-def test_a_body_comes_back_from_json_as_it_was(body: Body) -> None:
+def test_record_body_is_read_back_from_json_unchanged(body: Body) -> None:
     assert from_json(kind_of(body), to_json(body)) == body
 
 
-def test_what_a_newer_cortex_says_besides_is_left_out() -> None:
+def test_unknown_fields_of_a_newer_cortex_are_left_out() -> None:
     assert from_json("task", '{"title": "T", "mood": "good", "tags": ["a"]}') == Task(
         "T", tags=("a",)
     )
 
 
-# -- SQLite: what is found, and what nobody can change
+# -- SQLite: search, and the audit log
 # -----------------------------------------------------------------
 
 
 @pytest.fixture
-def desk(open_store: Callable[..., Store], tmp_path: Path) -> tuple[Store, Kept]:
+def searchable(open_store: Callable[..., Store], tmp_path: Path) -> tuple[Store, SharedRecords]:
     store = open_store()
-    return store, Kept(store.records, store.records, store.records, str(tmp_path), count())
+    return store, SharedRecords(store.records, store.records, store.records, str(tmp_path), count())
 
 
 def ask(store: Store, sql: str, *values: object) -> list[tuple[Any, ...]]:
@@ -651,25 +647,27 @@ def docs(store: Store) -> set[tuple[str, str]]:
     )
 
 
-def test_a_record_is_found_in_the_source_of_its_kind_and_nowhere_else(
-    desk: tuple[Store, Kept],
+def test_record_is_found_only_in_the_source_of_its_kind(
+    searchable: tuple[Store, SharedRecords],
 ) -> None:
-    store, kept = desk
+    store, kept = searchable
     thread, task = kept.make(Thread("Lamps")), kept.make(Task("Doors"))
     for body in BODIES[-3:]:
         kept.make(body)
     assert docs(store) == {("thread", thread.id), ("task", task.id)}
     sources = store.records.sources(["thread", "task", "draft"])
-    assert [one.name for one in sources] == ["thread", "task"] and {
-        one.kind for one in sources
+    assert [source.name for source in sources] == ["thread", "task"] and {
+        source.kind for source in sources
     } == {"records"}
     found = store.records.docs(RecordFilter(kinds=("thread",)), [source.id for source in sources])
     assert found is not None
     assert store.records.by_docs(list(found)) == {next(iter(found)): thread}
 
 
-def test_a_record_that_says_something_else_is_found_by_that_alone(desk: tuple[Store, Kept]) -> None:
-    store, kept = desk
+def test_changed_record_is_found_by_its_new_text_only(
+    searchable: tuple[Store, SharedRecords],
+) -> None:
+    store, kept = searchable
     number = kept.make(Thread("Lamps")).id
     before = ask(store, "SELECT id FROM docs")
     kept.change(number, title="Doors")
@@ -680,8 +678,10 @@ def test_a_record_that_says_something_else_is_found_by_that_alone(desk: tuple[St
     assert ask(store, "SELECT id FROM docs") == after
 
 
-def test_what_becomes_sensitive_moves_where_no_vectors_are_made(desk: tuple[Store, Kept]) -> None:
-    store, kept = desk
+def test_sensitive_record_moves_to_a_source_without_vectors(
+    searchable: tuple[Store, SharedRecords],
+) -> None:
+    store, kept = searchable
     number = kept.make(Thread("Salaries")).id
     kept.change(number, sensitivity=SENSITIVE)
     assert docs(store) == {("thread!", number)}
@@ -690,8 +690,10 @@ def test_what_becomes_sensitive_moves_where_no_vectors_are_made(desk: tuple[Stor
     assert docs(store) == {("thread", number)}
 
 
-def test_vectors_are_made_of_all_but_what_is_private(desk: tuple[Store, Kept]) -> None:
-    store, kept = desk
+def test_vectors_are_made_for_every_record_but_private_ones(
+    searchable: tuple[Store, SharedRecords],
+) -> None:
+    store, kept = searchable
     number = kept.make(Thread("Lamps")).id
     kept.make(Thread("Lamps", sensitivity=SENSITIVE))  # the same text is another one
     assert sorted(ask(store, "SELECT private FROM blobs")) == [(0,), (1,)]
@@ -707,7 +709,7 @@ def test_vectors_are_made_of_all_but_what_is_private(desk: tuple[Store, Kept]) -
     )
     assert (
         len(embedded) == 1
-        and [(one,) for one in store.indexes.vectors(embedder.stamp).ids().tolist()] == public
+        and [(number,) for number in store.indexes.vectors(embedder.stamp).ids().tolist()] == public
     )
     kept.change(number, sensitivity=SENSITIVE)
     store.indexes.catch_up([EmbeddingJob(embedder.stamp, embed)])
@@ -715,10 +717,10 @@ def test_vectors_are_made_of_all_but_what_is_private(desk: tuple[Store, Kept]) -
     assert store.paid.plan(store.paid.model(embedder.stamp)) == []
 
 
-def test_a_record_whose_surroundings_changed_is_worded_anew_without_a_new_version(
-    desk: tuple[Store, Kept],
+def test_record_with_a_changed_context_is_reworded_without_a_new_version(
+    searchable: tuple[Store, SharedRecords],
 ) -> None:
-    store, kept = desk
+    store, kept = searchable
     record = kept.make(Thread("Lamps"))
     before = ask(store, "SELECT id FROM docs")
 
@@ -731,8 +733,10 @@ def test_a_record_whose_surroundings_changed_is_worded_anew_without_a_new_versio
 
 
 @pytest.mark.parametrize("sql", ["DELETE FROM audit", "UPDATE audit SET actor = 'nobody'"])
-def test_nobody_changes_the_log(desk: tuple[Store, Kept], tmp_path: Path, sql: str) -> None:
-    _, kept = desk
+def test_sqlite_audit_log_cannot_be_changed(
+    searchable: tuple[Store, SharedRecords], tmp_path: Path, sql: str
+) -> None:
+    _, kept = searchable
     kept.make(Task("One"))
     with (
         closing(sqlite3.connect(tmp_path / "cortex.db")) as raw,
@@ -742,7 +746,7 @@ def test_nobody_changes_the_log(desk: tuple[Store, Kept], tmp_path: Path, sql: s
     assert [deed.actor for deed in kept.records.deeds()] == ["person"]
 
 
-def test_a_store_without_records_gets_them_and_keeps_everything(tmp_path: Path) -> None:
+def test_store_older_than_records_is_migrated_and_keeps_everything(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "cortex.db")) as raw:
         for number, migrate in enumerate(schema.MIGRATIONS[:4]):
             migrate(raw)
@@ -766,5 +770,5 @@ def test_a_store_without_records_gets_them_and_keeps_everything(tmp_path: Path) 
         assert (after["sources"], after["docs"]) == (before["sources"], before["docs"])
         assert ask(store, "SELECT hash, private FROM blobs") == [(b"\x01", 0)]
         assert ask(store, "PRAGMA user_version") == [(len(schema.MIGRATIONS),)]
-        kept = Kept(store.records, store.records, store.records, "", count())
+        kept = SharedRecords(store.records, store.records, store.records, "", count())
         assert kept.make(Task("One")).version == 1

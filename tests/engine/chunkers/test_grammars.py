@@ -1,6 +1,4 @@
-"""What counts as a definition, language by language: kind and qualified name of every symbol of a
-small source.
-"""
+"""Definitions by language: kind and qualified name of every symbol of a small source."""
 
 import pytest
 
@@ -160,7 +158,7 @@ def test_every_definition_is_a_symbol(language):
 
 
 @pytest.mark.parametrize("language", SOURCES)
-def test_a_symbol_s_parent_and_lines_fit_its_name(language):
+def test_symbol_has_the_parent_and_lines_of_its_qualified_name(language):
     source, _ = SOURCES[language]
     lines = source.split("\n")
     for symbol in cut(source, "x", language).symbols:
@@ -180,6 +178,6 @@ def test_a_method_body_in_dart_belongs_to_its_signature():
     assert (symbols["top"].start_line, symbols["top"].end_line) == (9, 11)
 
 
-def test_clauses_of_one_function_are_one_symbol():
+def test_several_clauses_of_a_function_are_one_symbol():
     symbols = {s.name: s for s in cut(SOURCES["elixir"][0], "x.ex", "elixir").symbols}
     assert (symbols["f"].start_line, symbols["f"].end_line) == (3, 6)

@@ -1,6 +1,4 @@
-"""A row of a record that can't be read any more: it is left out and named in the log, and all
-others are found as ever.
-"""
+"""Unreadable record rows: left out and logged, while all others are found."""
 
 from __future__ import annotations
 
@@ -28,7 +26,7 @@ DAMAGES = (
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda text: text[:30])
-def test_what_can_not_be_read_is_left_out_and_named(
+def test_unreadable_record_is_left_out_and_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, damage: str
 ):
     with closing(Store(tmp_path)) as store:
@@ -50,15 +48,15 @@ def test_what_can_not_be_read_is_left_out_and_named(
     with closing(Store(tmp_path)) as store:
         lookup = store.records
         wanted = RecordFilter(kinds=("thread",), refs=(("tag", "red"),))
-        assert [one.id for one in lookup.select(wanted)] == [ids[3], ids[1], ids[0]]
+        assert [record.id for record in lookup.select(wanted)] == [ids[3], ids[1], ids[0]]
         # As many as were asked for
-        assert [one.id for one in lookup.select(wanted, 2)] == [ids[3], ids[1]]
+        assert [record.id for record in lookup.select(wanted, 2)] == [ids[3], ids[1]]
         assert lookup.one(ids[2]) is None and lookup.get(ids).keys() == {ids[0], ids[1], ids[3]}
         assert len(lookup.starting("thread_")) == 3 and len(lookup.pointing(["red"])) == 3
     assert ids[2] in caplog.text
 
 
-def test_a_record_of_a_kind_that_nobody_knows_is_left_out(tmp_path: Path):
+def test_record_of_an_unknown_kind_is_left_out(tmp_path: Path):
     with closing(Store(tmp_path)) as store:
         number = new_id(Observation)
         store.records.perform(

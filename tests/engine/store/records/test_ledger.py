@@ -1,6 +1,4 @@
-"""Who follows what is written misses nothing, on both databases; who may not see something isn't
-shown it in a step.
-"""
+"""The change feed of both databases, and steps of a writer with limited visibility."""
 
 from __future__ import annotations
 
@@ -62,7 +60,7 @@ def do(ledger: Ledger | Store, work: Callable[[RecordTransaction], object], **mo
 def make(ledger: Ledger | Store, body: Body, **more: Any) -> Record[Any]:
     number = new_id(type(body))
     do(ledger, lambda step: step.make(number, body), **more)
-    return one(ledger, number)
+    return read_record(ledger, number)
 
 
 def change(ledger: Ledger | Store, number: str, **fields: object) -> Record[Any]:
@@ -72,10 +70,10 @@ def change(ledger: Ledger | Store, number: str, **fields: object) -> Record[Any]
         step.put(replace(record, body=replace(record.body, **fields)))
 
     do(ledger, work)
-    return one(ledger, number)
+    return read_record(ledger, number)
 
 
-def one(ledger: Ledger | Store, number: str) -> Record[Any]:
+def read_record(ledger: Ledger | Store, number: str) -> Record[Any]:
     found = ledger.records.one(number)
     assert found is not None
     return found
@@ -104,9 +102,7 @@ def refused(work: Callable[[], object]) -> CortexError:
 # ----------------------------------------------------------------------------------------------------------
 
 
-def test_every_record_comes_once_as_it_is_now_in_the_order_of_its_last_change(
-    ledger: Ledger,
-) -> None:
+def test_change_feed_has_every_record_once_by_its_last_change(ledger: Ledger) -> None:
     assert (ledger.records.changes(0, 10), ledger.records.last_change()) == ([], 0)
     first, second, third = (make(ledger, Task(title)) for title in ("one", "two", "three"))
     change(ledger, first.id, title="one again")
@@ -116,11 +112,11 @@ def test_every_record_comes_once_as_it_is_now_in_the_order_of_its_last_change(
         ("three", 3),
         ("one again", 4),
     ]
-    assert [kept.record for kept in found] == [second, third, one(ledger, first.id)]
+    assert [kept.record for kept in found] == [second, third, read_record(ledger, first.id)]
     assert ledger.records.changes(4, 10) == [] and ledger.records.last_change() == 4
 
 
-def test_pages_of_changes_pass_what_is_damaged(ledger: Ledger) -> None:
+def test_change_feed_skips_damaged_records(ledger: Ledger) -> None:
     made = [make(ledger, Task(f"{number}")) for number in range(7)]
     with ledger.connections.write() as connection:
         connection.execute("UPDATE records SET body = '{' WHERE change IN (2, 3, 4, 7)")
@@ -129,7 +125,7 @@ def test_pages_of_changes_pass_what_is_damaged(ledger: Ledger) -> None:
     assert [kept.record.id for kept in ledger.records.changes(first[-1].change, 2)] == [made[5].id]
 
 
-def test_a_slow_writer_holds_up_those_behind_it_and_who_follows_misses_nothing(
+def test_slow_writer_delays_later_changes_and_none_is_missed(
     ledger: Ledger, ledger_url: str, open_one: Callable[[str], Ledger]
 ) -> None:
     other = open_one(ledger_url)
@@ -157,7 +153,7 @@ def test_a_slow_writer_holds_up_those_behind_it_and_who_follows_misses_nothing(
     ]
 
 
-def test_who_follows_while_many_write_sees_every_record_and_never_a_lower_number_later(
+def test_change_feed_during_writes_has_every_record_with_rising_numbers(
     ledger: Ledger, ledger_url: str, open_one: Callable[[str], Ledger]
 ) -> None:
     places = (ledger, open_one(ledger_url))
@@ -177,11 +173,11 @@ def test_who_follows_while_many_write_sees_every_record_and_never_a_lower_number
             assert all(kept.change > cursor for kept in page)
             cursor = page[-1].change if page else cursor
             seen |= {kept.record.id: kept.record.body.notes for kept in page}
-            for one in written:
-                if one.done():
-                    one.result()
-        for one in written:
-            one.result(DEADLINE)
+            for writer in written:
+                if writer.done():
+                    writer.result()
+        for writer in written:
+            writer.result(DEADLINE)
     assert cursor == ledger.records.last_change() == 2 * each * writers
 
 
@@ -189,7 +185,7 @@ def test_who_follows_while_many_write_sees_every_record_and_never_a_lower_number
 # ------------------------------------------------------------------------------------------------------------
 
 
-def test_scopes_are_what_the_rule_says_whatever_moves(ledger: Ledger) -> None:
+def test_scopes_of_records_follow_every_move(ledger: Ledger) -> None:
     chance = random.Random(7)
     topics = [make(ledger, Subcortex(slug, slug)).id for slug in ("billing", "search")]
     places = ("", *topics)
@@ -242,7 +238,7 @@ def test_scopes_are_what_the_rule_says_whatever_moves(ledger: Ledger) -> None:
         )
 
 
-def test_what_goes_in_a_circle_is_filed_nowhere_and_seen_by_nobody(ledger: Ledger) -> None:
+def test_records_in_a_reference_cycle_have_no_scope_and_no_reader(ledger: Ledger) -> None:
     first, second = new_id(Link), new_id(Link)
 
     def work(step: RecordTransaction) -> None:
@@ -254,13 +250,11 @@ def test_what_goes_in_a_circle_is_filed_nowhere_and_seen_by_nobody(ledger: Ledge
     change(ledger, first, sensitivity="normal")
     assert scopes(ledger) == {first: "", second: ""}
     assert not sees(
-        Viewer("ada", 4, True, frozenset({"*"})), one(ledger, first), ledger.records.one
+        Viewer("ada", 4, True, frozenset({"*"})), read_record(ledger, first), ledger.records.one
     )
 
 
-def test_links_are_news_when_an_end_moves_or_becomes_sensitive_and_others_are_not(
-    ledger: Ledger,
-) -> None:
+def test_link_is_in_the_change_feed_when_an_end_moves_or_becomes_sensitive(ledger: Ledger) -> None:
     source, target, other = (make(ledger, Thread(title)) for title in ("source", "target", "other"))
     link = make(ledger, Link(source.id, "supports", target.id))
     make(ledger, Link(source.id, "supports", other.id))
@@ -272,10 +266,12 @@ def test_links_are_news_when_an_end_moves_or_becomes_sensitive_and_others_are_no
     last = ledger.records.last_change()
     change(ledger, target.id, title="the same place")
     assert [kept.record.id for kept in ledger.records.changes(last, 10)] == [target.id]
-    assert one(ledger, link.id) == link
+    assert read_record(ledger, link.id) == link
 
 
-def test_all_of_a_topic_is_news_when_others_may_see_it_or_no_more(ledger: Ledger) -> None:
+def test_records_of_a_topic_are_in_the_change_feed_when_its_visibility_changes(
+    ledger: Ledger,
+) -> None:
     topic, other = make(ledger, Subcortex("billing", "Billing")), make(ledger, Thread("elsewhere"))
     inside = make(ledger, Thread("inside", subcortex=topic.id))
     draft = make(ledger, Draft("comment", "d", "b", target=inside.id))
@@ -295,9 +291,7 @@ def is_public(record: Record[Any], get: Callable[[str], Record[Any] | None]) -> 
     return record.body.sensitivity != SENSITIVE
 
 
-def test_a_step_shows_what_may_be_seen_and_goes_on_until_there_is_enough_of_it(
-    ledger: Ledger,
-) -> None:
+def test_step_reads_on_until_a_page_of_visible_records_is_full(ledger: Ledger) -> None:
     def fill(step: RecordTransaction) -> None:
         for number in range(90):
             hidden = SENSITIVE if number % 45 else "normal"
@@ -311,18 +305,20 @@ def test_a_step_shows_what_may_be_seen_and_goes_on_until_there_is_enough_of_it(
         assert step.get(hidden.id) is None and step.get(told.id) is None
         with step.unconfined():
             assert step.get(told.id) == told
-        assert [one.body.title for one in step.select(RecordFilter(kinds=("task",)), 2)] == [
+        assert [record.body.title for record in step.select(RecordFilter(kinds=("task",)), 2)] == [
             "45",
             "0",
         ]
-        assert [one.body.title for one in step.select(RecordFilter(kinds=("task",)), 1)] == ["45"]
-        assert [one.body.title for one in step.starting("task_", 5)] == ["0", "45"]
+        assert [record.body.title for record in step.select(RecordFilter(kinds=("task",)), 1)] == [
+            "45"
+        ]
+        assert [record.body.title for record in step.starting("task_", 5)] == ["0", "45"]
         assert step.select(RecordFilter(kinds=("task",), sensitivity=SENSITIVE)) == []
 
     do(ledger, work, sees=is_public)
 
 
-def test_a_guard_is_asked_before_each_write_and_sees_everything(ledger: Ledger) -> None:
+def test_guard_runs_before_each_write_and_sees_every_record(ledger: Ledger) -> None:
     topic = make(ledger, Subcortex("billing", "Billing", sensitivity=SENSITIVE))
     asked: list[tuple[str, str]] = []
 
@@ -348,7 +344,7 @@ def test_a_guard_is_asked_before_each_write_and_sees_everything(ledger: Ledger) 
     assert ledger.records.count(RecordFilter(kinds=("task",))) == 0
 
 
-def test_what_follows_from_a_write_reaches_what_its_writer_can_t_see(ledger: Ledger) -> None:
+def test_consequences_of_a_write_reach_records_hidden_from_its_writer(ledger: Ledger) -> None:
     topic = make(ledger, Subcortex("billing", "Billing"))
     thread = make(ledger, Thread("thread"))
     hidden = make(ledger, Comment(thread.id, "hidden", sensitivity=SENSITIVE))
@@ -370,13 +366,13 @@ def test_what_follows_from_a_write_reaches_what_its_writer_can_t_see(ledger: Led
 
     do(ledger, work, sees=is_seen, guard=guard)
     assert (
-        one(ledger, hidden.id).body.subcortex == topic.id
-        and one(ledger, draft.id).body.sensitivity == SENSITIVE
+        read_record(ledger, hidden.id).body.subcortex == topic.id
+        and read_record(ledger, draft.id).body.sensitivity == SENSITIVE
     )
     assert set(scopes(ledger).values()) == {topic.id}
 
 
-def test_a_slug_stays_one_topic_s_own_also_for_who_can_t_see_it(ledger: Ledger) -> None:
+def test_slug_of_a_hidden_topic_cannot_be_taken(ledger: Ledger) -> None:
     hidden = make(ledger, Subcortex("billing", "Billing", sensitivity=SENSITIVE))
     error = refused(lambda: make(ledger, Subcortex("billing", "Mine"), sees=is_public))
     assert error.code == "RECORD_INVALID" and hidden.id not in f"{error.message}{error.context}"
@@ -396,7 +392,7 @@ CREATE TRIGGER meeting BEFORE INSERT ON audit FOR EACH ROW EXECUTE FUNCTION meet
 
 
 @pytest.mark.parametrize("times", [ATTEMPTS - 1, ATTEMPTS])
-def test_a_step_that_met_another_one_is_done_again_some_times(
+def test_conflicting_step_is_repeated_up_to_the_limit(
     database: str, open_one: Callable[[str], Ledger], times: int
 ) -> None:
     import psycopg
@@ -416,13 +412,13 @@ def test_a_step_that_met_another_one_is_done_again_some_times(
         error = refused(lambda: do(ledger, work))
         assert error.code == "STORE_LOCKED" and error.retryable
     assert len(runs) == ATTEMPTS
-    assert [one.body.title for one in ledger.records.select(RecordFilter())] == (
+    assert [record.body.title for record in ledger.records.select(RecordFilter())] == (
         ["once"] if times < ATTEMPTS else []
     )
     assert ledger.records.last_change() == (times < ATTEMPTS) == len(ledger.records.deeds())
 
 
-def test_a_step_that_the_database_ends_to_solve_a_deadlock_is_done_again(
+def test_step_ended_by_a_deadlock_is_repeated(
     database: str, open_one: Callable[[str], Ledger]
 ) -> None:
     import psycopg
@@ -453,10 +449,10 @@ def test_a_step_that_the_database_ends_to_solve_a_deadlock_is_done_again(
 
         do(ledger, work)
         waiting[0].result(DEADLINE)
-    assert [one.body.title for one in ledger.records.select(RecordFilter())] == ["once"]
+    assert [record.body.title for record in ledger.records.select(RecordFilter())] == ["once"]
 
 
-def test_a_usual_isolation_that_is_stricter_fails_no_writer(
+def test_stricter_default_isolation_fails_no_writer(
     database: str, open_one: Callable[[str], Ledger]
 ) -> None:
     import psycopg
@@ -471,14 +467,14 @@ def test_a_usual_isolation_that_is_stricter_fails_no_writer(
     assert ledger.records.last_change() == 24
 
 
-def test_an_address_that_is_none_is_refused_without_being_told(
+def test_malformed_ledger_url_is_refused_without_being_repeated(
     open_one: Callable[[str], Ledger],
 ) -> None:
     error = refused(lambda: open_one("postgresql://ada:secret@localhost/x?nothing=1"))
     assert error.code == "ARGUMENT_INVALID" and "secret" not in error.message
 
 
-def test_a_database_that_isn_t_there_is_said_at_once(
+def test_unreachable_database_is_reported_at_once(
     database: str, open_one: Callable[[str], Ledger]
 ) -> None:
     error = refused(lambda: open_one(database.replace("/test_", "/other_")))
@@ -489,7 +485,7 @@ def test_a_database_that_isn_t_there_is_said_at_once(
 # -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_ledger_has_an_epoch_that_stays_until_it_is_renewed(
+def test_epoch_of_a_ledger_stays_until_it_is_renewed(
     ledger: Ledger, ledger_url: str, open_one: Callable[[str], Ledger]
 ) -> None:
     ledger.ping()
@@ -537,7 +533,7 @@ def _fill(ledger: Ledger) -> None:
 _OLD = "id, kind, version, state, sensitivity, body, author, created, updated, made"
 
 
-def test_a_database_of_the_version_before_gets_what_is_new_and_keeps_its_rows(
+def test_ledger_of_the_previous_version_is_migrated_and_keeps_its_rows(
     database: str,
     open_one: Callable[[str], Ledger],
     monkeypatch: pytest.MonkeyPatch,
@@ -574,7 +570,7 @@ def test_a_database_of_the_version_before_gets_what_is_new_and_keeps_its_rows(
     assert ledger.records.last_change() == 51
 
 
-def test_a_store_of_the_version_before_gets_what_is_new_and_keeps_its_rows(
+def test_store_of_the_previous_version_is_migrated_and_keeps_its_rows(
     tmp_path: Path, open_one: Callable[[str], Ledger]
 ) -> None:
     model = open_one(f"sqlite:///{tmp_path}/model")

@@ -1,6 +1,4 @@
-"""A server that had embedded everything and is down: words answer and say why, and nobody waits for
-it twice.
-"""
+"""A dead server that had embedded everything: answers by words, and one wait only."""
 
 from __future__ import annotations
 
@@ -55,7 +53,7 @@ def timed(engine: Engine, text: str) -> tuple[Page, float]:
     return page, time.monotonic() - started
 
 
-def test_who_asks_for_the_first_time_waits_once_and_the_others_do_not(
+def test_first_query_to_a_dead_server_waits_and_later_queries_do_not(
     open_engine: Callable[[], Engine], stub: Stub, monkeypatch
 ) -> None:
     assert embedders.QUERY_SECONDS == remote.QUERY_SECONDS == 5.0
@@ -68,8 +66,8 @@ def test_who_asks_for_the_first_time_waits_once_and_the_others_do_not(
     stub.answer = lambda asked: embeddings(asked) if over.wait(20) else Reply()
     try:
         # The other has never reached it
-        for one, name in ((engine, "openai small"), (open_engine(), "openai")):
-            page, took = timed(one, "lamp")
+        for asking, name in ((engine, "openai small"), (open_engine(), "openai")):
+            page, took = timed(asking, "lamp")
             assert (page.mode, page.hits[0].path, WAIT <= took < WAIT + 4) == (
                 Mode.WORDS,
                 "lamp.py",
@@ -81,7 +79,7 @@ def test_who_asks_for_the_first_time_waits_once_and_the_others_do_not(
             )
             asked = len(stub.asked)
             for text in ("switch the lamp", "state", "lamp"):
-                page, took = timed(one, text)
+                page, took = timed(asking, text)
                 assert (page.mode, page.notes, took < WAIT, len(stub.asked)) == (
                     Mode.WORDS,
                     (note,),

@@ -1,6 +1,4 @@
-"""A store's place in a repository that a stranger wrote: nothing beyond the folder is touched,
-nothing planted is believed.
-"""
+"""A store in a foreign repository: nothing outside is touched, nothing planted is trusted."""
 
 import os
 import sqlite3
@@ -39,7 +37,7 @@ def open_engine(root: Path) -> Engine:
 @pytest.mark.parametrize(
     "name", ["lease", "cortex.db", "cortex.db-wal", "words-4-1", "vectors-x", ".gitignore"]
 )
-def test_a_link_in_the_place_of_our_files_is_never_followed(root: Path, name: str):
+def test_link_in_place_of_a_store_file_is_never_followed(root: Path, name: str):
     victim = root.parent / "victim"
     victim.write_text("precious")
     (root / ".cortex" / name).symlink_to(victim)
@@ -58,7 +56,7 @@ def test_a_link_in_the_place_of_our_files_is_never_followed(root: Path, name: st
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names there")
 @pytest.mark.parametrize("name", ["lease", "cortex.db", ".gitignore"])
-def test_a_pipe_in_the_place_of_our_files_is_never_opened(
+def test_pipe_in_place_of_a_store_file_is_never_opened(
     root: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ):
     # Git does open it, and waits until it is killed
@@ -68,7 +66,7 @@ def test_a_pipe_in_the_place_of_our_files_is_never_opened(
         assert engine.index().added == 1
 
 
-def test_a_store_that_came_with_the_repository_is_not_believed(root: Path):
+def test_store_committed_to_a_repository_is_not_used(root: Path):
     with open_engine(root) as engine:
         engine.index()
     planted = sqlite3.connect(root / ".cortex" / "cortex.db")
