@@ -12,7 +12,7 @@ import pytest
 
 from command_fixtures import cortex, shop, typed
 from families.team.commands.command_answers import Run, answer
-from interfaces.cli.core_server import CoreServer, core_at
+from interfaces.team_server.commands.core_server import CoreServer, core_at
 
 __all__ = ["cortex", "shop", "typed"]
 

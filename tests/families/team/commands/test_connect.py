@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from families.team.commands.command_answers import answer, exits, refusal
-from interfaces.cli.core_server import core_at
+from interfaces.team_server.commands.core_server import core_at
 
 pytestmark = pytest.mark.usefixtures("isolated")
 

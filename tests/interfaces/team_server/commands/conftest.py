@@ -9,8 +9,8 @@ import pytest
 
 from cortex.engine.store.records.ledger import open_ledger
 from cortex.interfaces.team_server.commands.options import database
+from families.team.commands.command_answers import answer, refusal
 from interfaces.cli.conftest import cortex
-from interfaces.cli.team_answers import answer, refusal
 
 __all__ = ["cortex"]
 

@@ -4,7 +4,7 @@ import pytest
 
 from cortex.interfaces.team_server.commands import options
 from cortex.interfaces.team_server.commands.options import folder_of, index_folder, shown
-from interfaces.cli.team_answers import answer
+from families.team.commands.command_answers import answer
 
 pytestmark = pytest.mark.usefixtures("isolated")
 
