@@ -23,14 +23,14 @@ from cortex.base.paths import root_text
 from cortex.base.settings import Settings
 from cortex.base.text import rfc3339
 from cortex.base.types import Doc, FileView, Freshness, Skipped, Source
-from cortex.engine.daily_snapshot import DailySnapshot
 from cortex.engine.embedders import Embedder
 from cortex.engine.embedders.circuit_breaker import Embedders
 from cortex.engine.engine import Engine
 from cortex.engine.file_view import FileViews
-from cortex.engine.folder_rules import check_label, check_root, check_unused, free_name
 from cortex.engine.home_store import HomeOpener, home_setup, open_home_store
+from cortex.engine.sources.folder_rules import check_label, check_root, check_unused, free_name
 from cortex.engine.store import Counts, Folder
+from cortex.engine.store.daily_snapshot import DailySnapshot
 from cortex.engine.store.index.vector_servers import open_vector_server
 
 if TYPE_CHECKING:

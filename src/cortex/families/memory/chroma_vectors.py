@@ -20,8 +20,8 @@ from cortex.base.errors import CortexError, FileError
 from cortex.base.text import hash_bytes
 from cortex.base.types import Stamp
 from cortex.engine.embedders.server_protocols import PREFIXES
-from cortex.engine.foreign_vectors import bare_name, keep_vectors
 from cortex.engine.library import Library
+from cortex.engine.store.index.foreign_vectors import bare_name, keep_vectors
 from cortex.families.memory.adapters.chroma import memory_vectors
 
 if TYPE_CHECKING:

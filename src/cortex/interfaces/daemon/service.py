@@ -15,7 +15,7 @@ from typing import Any
 
 from cortex.base.runtime.home import VERSION
 from cortex.base.settings import environment, load
-from cortex.engine.daily_snapshot import back_up_soon
+from cortex.engine.store.daily_snapshot import back_up_soon
 from cortex.families.chunkfiles.pool import ChunkIndexPool
 from cortex.interfaces.assembly import mcp_server
 from cortex.interfaces.assembly.families import SharedResources, open_families, resolve_request
