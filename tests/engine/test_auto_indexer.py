@@ -80,7 +80,7 @@ def test_closing_ends_the_thread_and_gives_nothing_of_the_engine_away(keep, unti
     until(lambda: engine.freshness().state == "ready")
     assert keepers()
     keeper.close()
-    assert (keepers(), engine.kept) == ([], False)
+    assert (keepers(), engine.is_auto_indexed) == ([], False)
     assert engine.index().status == "completed"
 
 

@@ -67,7 +67,7 @@ def test_who_waits_sees_signs_of_life_while_the_holder_does_its_chores(
 ):
     monkeypatch.setattr(run_queue, "BEAT_SECONDS", 0.01)
     library = open_library(embedders=Embedders(None))
-    assert library.holds()
+    assert library.holds_lease()
     signs: list[str] = []
 
     def work() -> None:

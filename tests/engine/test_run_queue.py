@@ -219,7 +219,7 @@ def test_a_run_is_seen_where_the_lease_is_not_held_and_only_while_it_lasts(
     with held_run(holder):
         seen = other.freshness()
         assert (seen.state, 0 < seen.progress < 1) == ("indexing", True)
-        assert other.vitals().total_files == 31
+        assert other.stats().total_files == 31
     assert (other.freshness().state, other.freshness().progress) == ("ready", 1.0)
     # What a process that was killed leaves behind is not believed: it holds no lease.
     holder.store.content.set({f"running:{holder.source.id}": '[1, "reading", 5, 10]'})
@@ -340,6 +340,6 @@ def test_a_holder_whose_indexes_catch_up_gives_signs_of_life(open_engine, monkey
             return super().embed(texts, mode)
 
     with Engine(first.root, first.settings, embedder=Slow()) as holder:
-        assert holder.holds()
+        assert holder.holds_lease()
         holder.catch_up()
     assert signs

@@ -49,7 +49,7 @@ with Engine(root, settings, embedders=Embedders(Costly(), lambda: HashingEmbedde
     engine.store.indexes.sets.pay = pay_and_tell  # type: ignore[method-assign]
     say("ready")
     keeper = AutoIndexer(engine)
-    while engine.vitals().embedding.answering != "test costly":
+    while engine.stats().embedding.answering != "test costly":
         time.sleep(0.01)
     say("done")
     sys.stdin.read()

@@ -80,7 +80,7 @@ def check(library: Library, said: dict[tuple[str, str], tuple[int, str, str]]) -
         assert (last.after if last else "") == (one.state.value if one.state else ""), (
             "the log and the states differ"
         )
-    assert library.holds() and library.follow()
+    assert library.holds_lease() and library.follow()
     assert library.store.check() == []
     assert library.store.indexes.words().watermark() == library.store.content.seq()
 

@@ -88,7 +88,7 @@ def test_a_killed_contributor_has_lost_nothing_and_doubled_nothing(
             said.hear(line)
         said.check(home, said.count, said.count + 1)  # one may have been under way
     with open_library(settings_of(home)) as library:
-        assert library.holds() and library.follow()
+        assert library.holds_lease() and library.follow()
         assert library.store.check() == []
         assert library.store.indexes.words().watermark() == library.store.content.seq()
     record_property("writes", f"{writes + said.count} acknowledged, {kills} kills")
@@ -123,7 +123,7 @@ def test_whatever_the_disk_has_when_the_power_fails_is_whole(start, home, tmp_pa
     assert lost, "no log was torn"
     # The indexes were nowhere: they are made again
     with open_library(settings_of(copy)) as library:
-        assert library.holds() and library.follow()
+        assert library.holds_lease() and library.follow()
         assert library.store.check() == []
 
 

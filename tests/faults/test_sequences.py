@@ -216,7 +216,7 @@ def play(seed: int, folder: Folder, open_engine, start) -> None:
                 engine.index(paths=[folder.chance.choice(FOLDERS)])
                 done.append("index a part")
             case 4:
-                engine.holds()
+                engine.holds_lease()
                 engine.embedding.embed(cancel=Cancel())
                 done.append("embed")
     engine.index()

@@ -216,7 +216,7 @@ class EmbeddingCoordinator:
 
     # -- embedding
 
-    def makings(self) -> tuple[EmbeddingJob, ...]:
+    def jobs(self) -> tuple[EmbeddingJob, ...]:
         """Embedding jobs of an index run."""
         wanted = self._embedders.wanted
         if wanted is None:
@@ -246,7 +246,7 @@ class EmbeddingCoordinator:
     def catch_up(self) -> None:
         """Bring the lexical and the vector index up to date with the last write."""
         try:
-            self._store.indexes.catch_up(self.makings(), self._memory_limit)
+            self._store.indexes.catch_up(self.jobs(), self._memory_limit)
         except LimitError as error:
             # The lexical index is up to date, and answers note the missing vectors.
             if error.code != "EMBEDDINGS_LIMIT":

@@ -519,7 +519,7 @@ def test_a_new_process_has_what_a_broken_file_said_before(
         before.security.redact,
         True,
     )
-    assert ["what it said before counts" in warning for warning in after.ignored_files()] == [
+    assert ["its last valid content is used" in warning for warning in after.ignored_files()] == [
         True,
         True,
     ]

@@ -20,31 +20,33 @@ def make_candidate(
 
 
 def test_a_name_as_it_is_written_is_stronger_than_one_in_another_case():
-    same = features.definition("Lease", "store.Lease", ["Lease"], [])
-    other = features.definition("lease", "store.lease", ["Lease"], [])
+    same = features.definition_match("Lease", "store.Lease", ["Lease"], [])
+    other = features.definition_match("lease", "store.lease", ["Lease"], [])
     assert same == 1.0 > other > 0
 
 
 def test_a_qualified_name_wants_its_qualification():
-    right = features.definition("apply", "Store.apply", ["apply", "Store"], ["Store.apply"])
-    wrong = features.definition("apply", "Change.apply", ["apply", "Store"], ["Store.apply"])
+    right = features.definition_match("apply", "Store.apply", ["apply", "Store"], ["Store.apply"])
+    wrong = features.definition_match("apply", "Change.apply", ["apply", "Store"], ["Store.apply"])
     assert (right, wrong) == (1.0, 0.5)
 
 
 def test_a_qualification_may_leave_out_what_is_further_outside_and_has_any_case():
-    assert features.definition("apply", "cortex.Store.apply", ["apply"], ["store.apply"]) == 1.0
-    assert features.definition("apply", "Restore.apply", ["apply"], ["Store.apply"]) == 0.5
+    assert (
+        features.definition_match("apply", "cortex.Store.apply", ["apply"], ["store.apply"]) == 1.0
+    )
+    assert features.definition_match("apply", "Restore.apply", ["apply"], ["Store.apply"]) == 0.5
 
 
 def test_a_name_that_begins_so_is_better_the_less_is_missing():
-    assert features.beginning("parse_it", "parse", 3, 9) > features.beginning(
+    assert features.prefix_match("parse_it", "parse", 3, 9) > features.prefix_match(
         "parse_everything_else", "parse", 3, 9
     )
 
 
 def test_a_name_that_begins_so_is_better_the_more_speak_of_it():
     strengths = [
-        features.beginning("parse_it", "parse", references, 40) for references in (0, 1, 10, 40)
+        features.prefix_match("parse_it", "parse", references, 40) for references in (0, 1, 10, 40)
     ]
     assert strengths == sorted(strengths)
     assert len(set(strengths)) == 4
@@ -55,7 +57,7 @@ def test_a_name_that_begins_so_is_better_the_more_speak_of_it():
 def test_a_name_that_begins_so_is_worth_between_nothing_and_half(
     rest: str, references: int, more: int
 ):
-    assert 0 <= features.beginning("take" + rest, "take", references, references + more) <= 0.5
+    assert 0 <= features.prefix_match("take" + rest, "take", references, references + more) <= 0.5
 
 
 def test_the_block_of_a_packages_first_file_that_holds_the_whole_name_passes_it_on():

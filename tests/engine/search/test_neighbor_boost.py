@@ -101,8 +101,8 @@ def test_the_share_is_told_in_the_explanation_and_in_the_reason(library):
     page = ask(library, "new lamp of the lighthouse", explain=True)
     first, second = page.hits[:2]
     assert dict(first.evidence)["words"] > 0
-    assert dict(second.evidence)["what stands beside it"] > 0
-    assert second.why == "what stands beside it"
+    assert dict(second.evidence)["neighbouring chunks"] > 0
+    assert second.why == "neighbouring chunks"
 
 
 def test_what_may_not_be_found_has_no_say(library):
@@ -147,7 +147,7 @@ def test_a_long_memory_has_less_to_say_to_its_neighbours(library):
         hits = ask(library, "lighthouse lamp", explain=True).hits
         shares.append(
             dict(next(hit for hit in hits if hit.path == f"s{number}_2").evidence)[
-                "what stands beside it"
+                "neighbouring chunks"
             ]
         )
     assert 0 < shares[1] < shares[0] / 2

@@ -248,12 +248,12 @@ def test_the_parts_of_a_chunk_that_stands_for_its_file_are_its_score():
         make_candidate("a.py", words=0.4, doc=1),
         make_candidate("a.py", words=0.5, doc=1, line=9),
     ]
-    masses = {"take": 1.0, "lease": 1.0}
+    word_weights = {"take": 1.0, "lease": 1.0}
     candidates[1].place = replace(
         candidates[1].place, chunk=replace(candidates[1].place.chunk, qualified="other")
     )
     parsed = parse("take the lease away")
-    first = rank(candidates, parsed, no_words, {}, masses)[0]
+    first = rank(candidates, parsed, no_words, {}, word_weights)[0]
     assert first is candidates[0]
     assert dict(explain(first, parsed))["order in its file"] == pytest.approx(0.1)
     assert sum(part for _, part in explain(first, parsed)) == pytest.approx(first.score, abs=1e-3)
@@ -346,7 +346,7 @@ def test_an_explanation_has_a_line_for_all_that_counts_with_four_digits():
     one.role, one.repeat, one.fresh = 0.4, 0.123456, 0.234567
     assert explain(one, parse("anything else")) == (
         ("words", 0.1235),
-        ("what stands beside it", 0.3457),
+        ("neighbouring chunks", 0.3457),
         ("speaker", 0.2),
         ("meaning", 0.2346),
         ("coverage", round(PHRASE.coverage / 4, 4)),
@@ -384,7 +384,7 @@ def test_where_ranks_are_fused_an_explanation_has_their_shares():
         ({"stem": 1.0, "path": 0.2}, "path"),
         ({"path": 0.3}, "words"),
         ({"path": 0.5, "meaning": 0.9}, "meaning"),
-        ({"beside": 0.6}, "what stands beside it"),
+        ({"beside": 0.6}, "neighbouring chunks"),
         ({"beside": 0.4}, "words"),
         ({"beside": 0.8, "meaning": 0.9}, "meaning"),
         ({"meaning": 0.6}, "meaning"),

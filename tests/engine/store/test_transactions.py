@@ -181,7 +181,9 @@ def test_after_the_transaction_broke_nothing_more_is_written_with_it(connect):
     with pytest.raises(CortexError), connections.together():
         put(connections, 1)
         connections._writer.execute("ROLLBACK")  # as a full disk does
-        with pytest.raises(StoreError, match="could not be kept") as failed:
+        with pytest.raises(
+            StoreError, match="an earlier write of the same transaction failed"
+        ) as failed:
             put(connections, 2)
         assert failed.value.code == "STORE_IO"
         raise failed.value

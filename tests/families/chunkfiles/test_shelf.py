@@ -128,7 +128,7 @@ def test_of_two_chunks_with_one_id_the_last_counts(folder, opened, caplog):
     shelf = opened()
     assert ids(ask(shelf, "pear")) == ["same"]
     assert ids(ask(shelf, "apple")) == []
-    assert "the id same is there twice" in shelf.state().files["a.json"].warnings[0]
+    assert "the id same occurs twice" in shelf.state().files["a.json"].warnings[0]
 
 
 def test_of_two_files_with_one_id_the_later_counts_and_the_earlier_comes_back(

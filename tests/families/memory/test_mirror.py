@@ -560,13 +560,13 @@ def test_the_one_that_holds_the_lease_copies_and_the_other_waits(library, place,
     )
     try:
         assert holder.stdout.readline().strip() == "holds"
-        assert not library.holds()
+        assert not library.holds_lease()
         assert copy(library) and titles(memories(library)) == ["Apples"]
         made.observation("own-s1", "Pears")
         assert copy(library) and len(memories(library)) == 2
         holder.communicate("end\n", timeout=20)
         made.observation("own-s1", "Plums")
-        assert copy(library) and library.holds() and len(memories(library)) == 3
+        assert copy(library) and library.holds_lease() and len(memories(library)) == 3
     finally:
         holder.kill()
         holder.communicate()

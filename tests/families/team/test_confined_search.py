@@ -89,7 +89,7 @@ class Team:
 def team(settings: Settings, request: pytest.FixtureRequest) -> Iterator[Team]:
     embedders = Embedders(HashingEmbedder() if request.param == "meaning" else None)
     with Shelved(settings, embedders=embedders) as library:
-        library.holds()
+        library.holds_lease()
         library.follow()
         with Seen(settings, embedders=embedders, read_only=True) as seen:
             yield Team(library, seen)
@@ -166,7 +166,7 @@ def test_pages_and_their_counts_are_those_of_what_is_seen(team):
             Query("zanzibar merger", mode=Mode.WORDS, threshold=1.0),
             Cancel(),
         )
-        assert "no file says zanzibar" in below.notes[0]  # whoever else says it
+        assert "not in any file: zanzibar" in below.notes[0]  # whoever else says it
     assert team.find(team.his, "merger")[1] == 1
 
 

@@ -129,7 +129,7 @@ def test_a_task_is_told_to_who_has_it_who_follows_it_and_who_made_it(library: Li
     )
     wanted = RecordFilter(kinds=("notification",), refs=(("recipient", "omar"),))
     assert library.store.records.select(wanted)[0].body.reason.startswith(
-        "a task that you follow: it is in progress now"
+        "a task that you follow: now in progress"
     )
 
 

@@ -163,7 +163,7 @@ def test_records_in_sqlite_are_named_alike_in_every_command(cortex, tmp_path):
 
 def test_who_or_what_is_not_known_is_told_with_where_it_is_seen(core):
     assert core.refused("token", "create", "nobody")["suggestions"] == [
-        "`cortex core principal list` shows everybody whom the Core knows."
+        "`cortex core principal list` shows all principals of the Core."
     ]
     core("principal", "ungrant", "root", "*")
     (advice,) = core.refused("principal", "ungrant", "root", "*")["suggestions"]

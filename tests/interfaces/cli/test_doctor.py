@@ -291,7 +291,7 @@ def test_an_embedder_that_can_not_be_asked_is_told(doctor, root, monkeypatch):
 def test_vectors_with_lost_rows_are_told_and_built_anew(doctor, root):
     settings = load(root, environment=environment())
     with Engine(root, settings) as engine:
-        assert engine.holds()
+        assert engine.holds_lease()
         vectors = engine.store.indexes.vectors(engine.embedding.answering().stamp)
         vectors.remove(vectors.ids()[:1])
         vectors.sync(engine.store.content.seq())

@@ -360,7 +360,7 @@ def test_commands_work_while_a_server_holds_the_library(
 def test_ctrl_c_ends_a_sync_that_waits_for_another_process(isolated, notes, until):
     with Library(load(None, environment=environment())) as library:
         library.add_folder(notes)
-        assert library.holds()  # and it serves nobody
+        assert library.holds_lease()  # and it serves nobody
         waiting = subprocess.Popen(
             [*CORTEX, "kb", "sync"],
             stdout=subprocess.DEVNULL,

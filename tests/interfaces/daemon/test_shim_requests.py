@@ -267,12 +267,12 @@ def test_what_is_lost_is_told_with_all_that_an_error_has(window, fake):
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", error.pop("timestamp"))
     assert error == {
         "code": "SERVER_LOST",
-        "message": "cortexd ended while it worked on this, and it isn't known whether it was done",
+        "message": "cortexd ended during this call; it may or may not have been carried out",
         "category": "network",
         "severity": "error",
         "retryable": True,
         "context": {},
-        "suggestions": ["Look whether it was done, then call it again."],
+        "suggestions": ["Check whether it was done, then call it again."],
     }
 
 

@@ -25,7 +25,7 @@ ALL = Viewer("ada", 4, True, frozenset({"*"}), frozenset({"*"}))
 
 def titles(replica: ReadReplica) -> list[str]:
     replica.refresh()
-    with replica.as_(ALL):
+    with replica.viewed_by(ALL):
         return [
             one.body.title for one in replica.store.records.select(RecordFilter(kinds=("thread",)))
         ]
@@ -220,7 +220,7 @@ def test_a_replica_is_not_made_of_what_is_something_else(away, settings, folder)
     store.close()
     ledger = open_ledger(f"sqlite:///{folder / 'mine'}")
     replica = ReadReplica(settings, ledger, folder / "mine", embedders=Embedders(None))
-    with replica.as_(ALL):
+    with replica.viewed_by(ALL):
         create(replica, Thread("mine"), actor=person())
     replica.close()
     ledger.close()
@@ -264,7 +264,7 @@ def test_where_the_words_can_not_follow_what_was_written_is_read(place, ada, mon
 def test_what_a_link_to_code_names_is_not_looked_for_on_the_server(place, folder):
     (folder / "secret.txt").write_text("anything", encoding="utf-8")
     link = CodeLink("secret.txt", root=str(folder), file_hash="00" * 16)
-    with place.replica.as_(ALL):
+    with place.replica.viewed_by(ALL):
         create(place.replica, Thread("Files", code_links=(link,)), actor=person())
     ada = place.person("ada", 4)
     assert ada.post("/search", {"query": "files"})["results"][0].get("warnings") is None

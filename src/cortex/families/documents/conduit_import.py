@@ -169,7 +169,7 @@ def _reuse(
         )
     if not wanted.costly:
         return 0, f"vectors of {ours.model} are cheap: they are made anew"
-    if not library.holds():
+    if not library.holds_lease():
         return (
             0,
             "another process has the library open, and only that one writes vectors: they are "

@@ -93,7 +93,7 @@ def _file_state(file: Path) -> tuple[int, int]:
 def _reusable_stamp(library: Library) -> Stamp | None:
     """Stamp of the configured model if Chroma's vectors match it."""
     wanted = library.embedding.wanted
-    if wanted is None or not wanted.costly or not library.holds():
+    if wanted is None or not wanted.costly or not library.holds_lease():
         # Vectors of a cheap model are better computed from the text itself.
         return None
     try:

@@ -83,7 +83,7 @@ def install_clients(
         typer.Option(
             "--profile",
             metavar="NAME",
-            help="The profile whose home the client is to use.",
+            help="The profile for the client to use.",
             callback=check_profile,
         ),
     ] = None,

@@ -333,7 +333,7 @@ def _notes(
     if engine is None or choice.estimate is None:
         return [*notes, "a project is embedded when it is indexed"]
     notes.append(f"embedding takes {_format_estimate(choice.estimate)}")
-    if engine.store.lease.holder() and not engine.holds():
+    if engine.store.lease.holder() and not engine.holds_lease():
         how = "in the background by the server that has this project open"
     elif name == "local":
         how = "by the next `cortex index`, or as soon as a client connects"

@@ -46,7 +46,7 @@ def serve(
     *,
     skip_sync: bool,
 ) -> None:
-    """Serve until nobody needs this cortexd, or another one is elected."""
+    """Serve until this cortexd is idle, or another one is elected."""
     variables = environment()
     own = load(
         None,

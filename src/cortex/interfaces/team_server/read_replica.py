@@ -113,7 +113,7 @@ class ReadReplica(Library):
             )
             self.back = _open_back(own, embedders)
         try:
-            if not self.back.holds():
+            if not self.back.holds_lease():
                 raise StoreError(
                     "STORE_LOCKED",
                     f"another process uses {directory}: each Core needs its own",
@@ -147,7 +147,7 @@ class ReadReplica(Library):
     # -- viewers
 
     @contextmanager
-    def as_(self, viewer: Viewer) -> Iterator[RequestScope]:
+    def viewed_by(self, viewer: Viewer) -> Iterator[RequestScope]:
         """Read and write with the permissions of a viewer in this thread, inside the block."""
         with self.store.viewed_by(viewer), self._gateway.visited_by(viewer) as visit:
             yield visit

@@ -78,23 +78,23 @@ def test_the_last_removals_are_remembered_after_the_words_have_dropped_them(fold
     folder.remove("b.py")
     folder.catch_up()
     assert [row[0] for row in folder.store.indexes._gone(before)] == docs[:2]
-    assert folder.store.content.remembers(before)
+    assert folder.store.content.lists_removals_since(before)
     folder.remove("c.py")
     folder.catch_up()
     assert [row[0] for row in folder.store.indexes._gone(before)] == docs[1:]
-    assert (folder.store.content.remembers(before), folder.store.content.remembers(first)) == (
-        False,
-        True,
-    )
+    assert (
+        folder.store.content.lists_removals_since(before),
+        folder.store.content.lists_removals_since(first),
+    ) == (False, True)
 
 
 def test_in_doubt_no_removal_counts_as_known_until_something_changes(folder):
     seq = folder.write(a_py="x = 1\n")
     folder.catch_up()
-    assert folder.store.content.remembers(seq)
-    folder.store.content.doubt()
-    assert not folder.store.content.remembers(seq)
-    assert folder.store.content.remembers(folder.write(b_py="y = 1\n"))
+    assert folder.store.content.lists_removals_since(seq)
+    folder.store.content.recheck_vectors()
+    assert not folder.store.content.lists_removals_since(seq)
+    assert folder.store.content.lists_removals_since(folder.write(b_py="y = 1\n"))
 
 
 def test_content_that_nothing_uses_goes_after_a_while(folder):

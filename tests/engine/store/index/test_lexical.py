@@ -34,10 +34,10 @@ def row(
 
 
 def find(
-    words: LexicalIndex, word: str, narrow: SearchFilter = EVERYWHERE, limit: int = 10
+    words: LexicalIndex, word: str, scope: SearchFilter = EVERYWHERE, limit: int = 10
 ) -> list[tuple[int, int]]:
     return [
-        (doc, chunk) for doc, chunk, _ in words.search([LexicalTerm(word, ANYWHERE)], narrow, limit)
+        (doc, chunk) for doc, chunk, _ in words.search([LexicalTerm(word, ANYWHERE)], scope, limit)
     ]
 
 
@@ -98,7 +98,7 @@ def test_how_often_a_word_stands_in_some_sources_follows_what_is_written_here_an
     for sources, lamps, bulbs in (((1,), 1, 0), ((1, 2), 2, 0), ((2, 3), 2, 1), ((1,), 1, 0)):
         for one in (words, reader, words):
             found = [
-                one.frequency(word, narrow=SearchFilter(sources))
+                one.frequency(word, scope=SearchFilter(sources))
                 for word in ("lamp", "bulb", "lamp")
             ]
             assert found == [lamps, bulbs, lamps]
@@ -106,7 +106,7 @@ def test_how_often_a_word_stands_in_some_sources_follows_what_is_written_here_an
     reader.reload()
     for one in (words, reader):
         assert [
-            one.frequency("lamp", narrow=SearchFilter(sources)) for sources in ((1,), (2, 3))
+            one.frequency("lamp", scope=SearchFilter(sources)) for sources in ((1,), (2, 3))
         ] == [2, 1]
     words.close()
 
@@ -121,10 +121,10 @@ def test_what_stands_in_few_rows_is_counted_as_what_stands_in_many(tmp_path, mon
         for word in ("lamp", "bulb", "shade", "sun")
         for sources in ((3,), (1, 2, 6), (9,))
     ]
-    seldom = [words.frequency(word, narrow=narrow) for word, narrow in asked]
+    seldom = [words.frequency(word, scope=scope) for word, scope in asked]
     monkeypatch.setattr(words_module, "FEW_ROWS", 0)
     words.reload()
-    assert seldom == [words.frequency(word, narrow=narrow) for word, narrow in asked]
+    assert seldom == [words.frequency(word, scope=scope) for word, scope in asked]
     alive = [doc for doc in range(1, 200) if doc not in range(1, 60, 3) and doc % 4 in (0, 1)]
     assert seldom[1] == sum(doc % 7 in (1, 2, 6) for doc in alive)
     words.close()
@@ -174,17 +174,17 @@ def test_many_docs_narrow_as_few_do(tmp_path, monkeypatch, share):
         1,
     )
     for _ in range(5):
-        narrow = SearchFilter(
+        scope = SearchFilter(
             (1,), docs=frozenset(doc for doc in range(1, 400) if chance.random() < share)
         )
-        few = words.search([LexicalTerm("lamp", ANYWHERE)], narrow, 10)
+        few = words.search([LexicalTerm("lamp", ANYWHERE)], scope, 10)
         with monkeypatch.context() as patch:
             patch.setattr("cortex.engine.store.index.lexical.MANY_DOCS", 1)
             assert [
-                score for *_, score in words.search([LexicalTerm("lamp", ANYWHERE)], narrow, 10)
+                score for *_, score in words.search([LexicalTerm("lamp", ANYWHERE)], scope, 10)
             ] == [score for *_, score in few]
-            assert {doc for doc, _ in find(words, "lamp", narrow)} <= narrow.docs
-            assert find(words, "nowhere", narrow) == []
+            assert {doc for doc, _ in find(words, "lamp", scope)} <= scope.docs
+            assert find(words, "nowhere", scope) == []
 
 
 def test_an_extension_is_lower_case_and_a_name_without_one_is_its_own():

@@ -516,7 +516,7 @@ def test_an_index_that_failed_is_marked_for_everyone_once_and_built_anew(
     (name,) = generations(folder.store)
     failed = StoreError("INDEX_DAMAGED", "it fell over", context={"index": name})
     for _ in range(2):
-        reader.indexes.doubt(failed)
+        reader.indexes.mark_damaged(failed)
     assert [record.message for record in caplog.records] == [
         "the word index is damaged and will be built anew: it fell over"
     ]
@@ -535,7 +535,7 @@ def test_an_error_of_an_index_that_was_replaced_meanwhile_is_no_reason_to_doubt_
     folder.catch_up()
     (old,) = generations(folder.store)
     folder.store.indexes.rebuild()
-    folder.store.indexes.doubt(StoreError("INDEX_DAMAGED", "late", context={"index": old}))
+    folder.store.indexes.mark_damaged(StoreError("INDEX_DAMAGED", "late", context={"index": old}))
     assert folder.store.indexes.damaged is False
     assert find(folder.store, "lamp") == ["a.py"]
 
@@ -614,7 +614,7 @@ def test_a_store_in_memory_is_searched_checked_tidied_and_repaired_alike(
     indexes.catch_up([making(HashingEmbedder())])
     assert find(folder.store, "lamp") == ["a.py", "b.py"]
     assert folder.store.check() == []
-    indexes.doubt(StoreError("INDEX_DAMAGED", "it failed", context={"index": ""}))
+    indexes.mark_damaged(StoreError("INDEX_DAMAGED", "it failed", context={"index": ""}))
     assert (indexes.words(), indexes.damaged) == (None, True)
     assert folder.store.check() != []
     assert indexes.verify() is True

@@ -146,11 +146,11 @@ def _is_on_disk(store: Store, needle: bytes) -> bool:
 def test_the_chunks_of_a_source_are_those_known_before_and_what_was_written_since(
     folder, monkeypatch
 ):
-    narrow, sets = SearchFilter((folder.source.id,)), folder.store.indexes.sets
+    scope, sets = SearchFilter((folder.source.id,)), folder.store.indexes.sets
 
     def within() -> set[int]:
         catch_up(folder.store)
-        return set(sets.chunks_within(narrow)) & set(vectors_of(folder.store).ids().tolist())
+        return set(sets.chunks_within(scope)) & set(vectors_of(folder.store).ids().tolist())
 
     folder.write_all({f"f{number}.py": f"lamp = {number}\n" for number in range(20)})
     assert within() == set(texts_in_use(folder.store))
@@ -158,11 +158,11 @@ def test_the_chunks_of_a_source_are_those_known_before_and_what_was_written_sinc
     folder.remove("f8.py")
     folder.link("again.py", like="f9.py")
     assert within() == set(texts_in_use(folder.store))
-    assert sets.chunks_within(narrow).tolist() == sorted(sets.chunks_within(narrow).tolist())
+    assert sets.chunks_within(scope).tolist() == sorted(sets.chunks_within(scope).tolist())
     monkeypatch.setattr(source_chunks, "LEAST_GROWN", 0)
     folder.write_all({f"g{number}.py": f"door = {number}\n" for number in range(20)})
     # Looked up anew
-    assert within() == set(sets.chunks_within(narrow)) == set(texts_in_use(folder.store))
+    assert within() == set(sets.chunks_within(scope)) == set(texts_in_use(folder.store))
 
 
 def test_what_a_set_knows_is_asked_of_nobody_again(folder):
@@ -290,7 +290,7 @@ def test_in_doubt_rows_that_were_lost_or_are_too_many_are_put_right(folder):
     folder.write(a_py="lamp = 1\n", b_py="desk = 1\n")
     catch_up(folder.store)
     spoil(folder.store)
-    folder.store.content.doubt()
+    folder.store.content.recheck_vectors()
     folder.write(c_py="chair = 1\n")
     catch_up(folder.store)
     assert_whole(folder.store)
@@ -389,7 +389,7 @@ def test_after_any_changes_the_set_is_the_one_that_is_made_anew(
                 folder.store.close()
                 folder = folder_of(Store(directory))
             elif change == "doubt":
-                folder.store.content.doubt()
+                folder.store.content.recheck_vectors()
         with closing(folder.store):
             catch_up(folder.store)
             assert_whole(folder.store)

@@ -502,7 +502,7 @@ def test_what_is_erased_is_gone_with_all_that_it_said(home: Store, tmp_path: Pat
         home.outbox.known() == {other: (1, 2)}
         and ask(home, f"SELECT * FROM refs WHERE record = '{number}'") == []
     )
-    assert home.content.words_linger
+    assert home.content.keeps_deleted_words
     home.indexes.catch_up()
     home.checkpoint()
     raw = b"".join(file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()).lower()

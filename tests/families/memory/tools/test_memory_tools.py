@@ -618,7 +618,7 @@ def test_while_a_large_database_is_not_copied_its_newest_rows_answer(desk_of, tm
     made.observation(made.session("last"), "Zebras count coins", created_at_epoch=START + 10**9)
     made.close()
     with Library(settings_in(tmp_path)) as holder:
-        assert holder.holds()  # and copies nothing
+        assert holder.holds_lease()  # and copies nothing
         answer = desk_of(settings_in(tmp_path), tmp_path).ask(
             "query_memories", query="count zebras"
         )

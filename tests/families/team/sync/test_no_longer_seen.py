@@ -99,7 +99,8 @@ def test_who_was_put_out_keeps_only_what_was_never_sent(member, team):
     outcome = bob.sync()
     assert (outcome.status, outcome.code, outcome.erased) == ("failed", "CORE_DENIED", 1)
     assert (
-        "you were put out" in outcome.error and "1 records of it left this machine" in outcome.error
+        "your access was revoked" in outcome.error
+        and "1 of the Core's records were erased" in outcome.error
     )
     assert any("cortex backup list" in line for line in outcome.advice)
     kept = b"".join(

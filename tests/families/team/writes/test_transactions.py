@@ -29,7 +29,7 @@ def test_what_cannot_be_indexed_yet_is_written_and_found_later(
 ):
     create(library, Observation("The first lamp"), actor=person())
     mine = library.store.indexes.words()
-    assert mine is not None and library.holds()
+    assert mine is not None and library.holds_lease()
     mine.close()
     (folder,) = settings.home.glob("words-*")
     others = LexicalIndex(folder)
@@ -38,7 +38,7 @@ def test_what_cannot_be_indexed_yet_is_written_and_found_later(
     kept = create(library, Observation("The second lamp"), actor=person(), key="once")
     assert library.store.records.one(kept.id) == kept
     assert create(library, Observation("The second lamp"), actor=person(), key="once") == kept
-    assert "isn't found yet" in caplog.text
+    assert "can't be searched yet" in caplog.text
     others.close()
     assert library.follow()
     assert [hit.record.id for hit in find(library, RecordQuery("second lamp")).hits][:1] == [
@@ -47,7 +47,7 @@ def test_what_cannot_be_indexed_yet_is_written_and_found_later(
 
 
 def test_nobody_waits_twice_for_a_holder_who_does_not_follow(library, settings, monkeypatch):
-    assert library.holds()
+    assert library.holds_lease()
     with Library(settings, embedders=Embedders(None)) as other, ThreadPoolExecutor(1) as threads:
         monkeypatch.setattr(libraries, "FOLLOW_SECONDS", 0.05)
         create(other, Thread("Which lamp?"), actor=person())

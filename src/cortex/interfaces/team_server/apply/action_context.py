@@ -1,7 +1,7 @@
 """Facts about a whole action that its single changes depend on.
 
-It says in which names the action may speak, which records it changes and publishes, and whom it
-notifies itself. The changes are applied in `changes`.
+It has the names in which the action may write, the records it changes and publishes, and the people
+that it notifies itself. The changes are applied in `changes`.
 """
 
 from __future__ import annotations
