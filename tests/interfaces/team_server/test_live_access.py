@@ -167,7 +167,7 @@ def test_what_becomes_private_while_somebody_comes_to_read_it_is_not_told(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ):
     hidden, replica = Hidden(place, ""), place.replica
-    come, left = replica.as_, [1]
+    come, left = replica.viewed_by, [1]
 
     @contextmanager
     def come_late(viewer: Any) -> Iterator[Any]:
@@ -188,6 +188,6 @@ def test_what_becomes_private_while_somebody_comes_to_read_it_is_not_told(
         with come(viewer) as visit:
             yield visit
 
-    monkeypatch.setattr(replica, "as_", come_late)
+    monkeypatch.setattr(replica, "viewed_by", come_late)
     response = hidden.eve.ask("GET", f"/threads/{hidden.thread}")
     assert not left and response.status_code == 404 and "salaries" not in response.text
