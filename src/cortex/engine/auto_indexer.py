@@ -126,7 +126,7 @@ class AutoIndexer:
         return not (self._engine.holds_lease() or self._is_followed())
 
     def _is_followed(self) -> bool:
-        """True where the lease holder watches this very folder.
+        """True if the lease holder watches this very folder.
 
         The holder of a linked worktree's store may watch another.
         """

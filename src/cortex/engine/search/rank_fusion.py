@@ -17,7 +17,7 @@ K = 60
 
 
 def found_by_words(candidate: Candidate) -> bool:
-    """True where any evidence besides the cosine speaks for a candidate."""
+    """True if any evidence besides the cosine speaks for a candidate."""
     return bool(
         candidate.words
         or candidate.beside

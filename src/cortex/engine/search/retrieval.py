@@ -222,7 +222,7 @@ def likeness_by_meaning(
 
 
 def allowed(doc: Doc, scope: SearchFilter) -> bool:
-    """True where a doc passes the filter."""
+    """True if a doc passes the filter."""
     if scope.extensions and extension_of(doc.path) not in scope.extensions:
         return False
     if scope.languages and doc.language not in scope.languages:

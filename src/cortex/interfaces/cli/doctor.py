@@ -53,7 +53,7 @@ class Settled:
 
     @property
     def open(self) -> bool:
-        """True where it still needs attention."""
+        """True if it still needs attention."""
         return self.finding.level is not Level.OK and not self.done
 
 

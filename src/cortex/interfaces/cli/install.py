@@ -166,7 +166,7 @@ def _write_entries(edits: list[Edit], profile: str) -> tuple[list[Edit], list[Pa
 
 
 def _serve_projects(families: str) -> bool:
-    """True where an entry for these families needs a project to serve."""
+    """True if an entry for these families needs a project to serve."""
     names = _families(families)
     return not names or not OF_PROJECTS.isdisjoint(names)
 

@@ -65,9 +65,9 @@ class ModelChoice:
     dimensions: int
     # Empty for an embedder in our own process.
     address: str
-    # True where texts leave this machine.
+    # True if texts leave this machine.
     leaves: bool
-    # True where there is an API key; None where none is needed.
+    # True if there is an API key; None where none is needed.
     key: bool | None
     # The reason why it can't be used, as far as it was checked.
     problem: str

@@ -1,4 +1,4 @@
-"""What cortexd serves with: its shared resources, background work, and a session per client.
+"""Service of cortexd: its shared resources, its background work, and a session for each client.
 
 Loaded once the socket listens, because it imports most of Cortex.
 """
@@ -30,7 +30,7 @@ from cortex.interfaces.daemon.server import (
 from cortex.interfaces.daemon.session_events import session_event_handler, take_in_soon
 from cortex.interfaces.daemon.sync_worker import Syncing
 
-# For which a project stays open after its last window.
+# Time for which a project stays open after its last window.
 LINGER_SECONDS = 600.0
 # Idle time after which a project with windows is closed when memory is short.
 REST_SECONDS = 3.0

@@ -55,7 +55,7 @@ class ReplicaMark:
     witness: str = ""
 
     def covers(self, other: ReplicaMark) -> bool:
-        """True where this position includes the other.
+        """True if this position includes the other.
 
         The same change in a different history isn't included.
         """
@@ -231,7 +231,7 @@ class ReadReplica(Library):
             log.warning("the replica doesn't follow the ledger: %s", error.message)
 
     def follow(self, *, forget: bool = False) -> bool:
-        """Copy and index new changes; false where that fails, and the replica stays as it is.
+        """Copy and index new changes; false if that fails, and the replica stays as it is.
 
         A thread that waited for the lock mostly finds its changes indexed by the thread before it.
         """
@@ -328,7 +328,7 @@ class ReadReplica(Library):
         return ReplicaMark(mark.epoch, cursor, mark.witness)
 
     def _was_rolled_back(self, known: ReplicaMark, now: ReplicaMark) -> bool:
-        """True where the ledger lost changes that were copied from it.
+        """True if the ledger lost changes that were copied from it.
 
         Its position went backwards, or other changes took their place.
         """

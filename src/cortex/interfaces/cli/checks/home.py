@@ -46,7 +46,7 @@ def check_home(settings: Settings) -> Iterator[Finding]:
 
 
 def is_damaged(home: Path) -> bool:
-    """True where the home database can't be used as it is.
+    """True if the home database can't be used as it is.
 
     Raises: StoreError, where that isn't known.
     """

@@ -72,7 +72,7 @@ def check_closed(context: ActionContext, current: Record[Notification], body: No
 
 
 def _is_due(notification: Notification, about: Record[Any], context: ActionContext) -> bool:
-    """True where the state of the record justifies the notification and its text."""
+    """True if the state of the record justifies the notification and its text."""
     names = context.speakers()
     if notification.type == "mention":
         names.add(about.author)
