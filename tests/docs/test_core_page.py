@@ -210,7 +210,7 @@ def test_what_the_page_says_about_trouble_is_what_one_sees(
         tokens["bo"] = re.findall(r"^ctx_\S+$", said, re.MULTILINE)[0]
         assert "1 sent" in connect(core, "bo")
         trouble(0, "server", "core", "principal", "change", "bo", "--revoke")
-        assert "left this machine" in trouble(2, "bo", "sync")
+        assert "erased from this machine" in trouble(2, "bo", "sync")
         trouble(0, "server", "core", "principal", "change", "bo", "--restore")
         trouble(0, "bo", "sync")
         monkeypatch.setenv("CORTEX_CORE_TOKEN", tokens["ada"])
