@@ -47,7 +47,7 @@ def search(engine: Engine, watch: Watch, questions: list[str], rounds: int) -> d
         "ms": took,
         "cpu_ms": cpu,
         "added_mb": added,
-        "chunks": engine.vitals().chunks,
+        "chunks": engine.stats().chunks,
     }
 
 
@@ -80,7 +80,7 @@ def ranking(engine: Engine, watch: Watch, questions: list[str], rounds: int) -> 
         "ranking_ms": ranked,
         "store_ms": stored,
         "calls_ms": by_call,
-        "chunks": engine.vitals().chunks,
+        "chunks": engine.stats().chunks,
     }
 
 
@@ -114,7 +114,7 @@ def update(engine: Engine, watch: Watch, rounds: int) -> dict[str, object]:
     """Save and index files one by one: milliseconds, CPU milliseconds, additional megabytes."""
     files = [file.path for file in engine.files() if file.path.endswith(".py")][: rounds + 1]
     engine.index()  # nothing to do, but the engine is as it is in a running server
-    engine.rest(0)
+    engine.release_idle(0)
     before = watch.mark()
     first = save_and_index(engine, files[0])
     added = (watch.peak_kb - before) / 1024

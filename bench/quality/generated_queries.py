@@ -37,7 +37,7 @@ WORTH: dict[str, tuple[tuple[str, ...], Change]] = {
     ),
     "of these, how often others say them": (
         ("begun name",),
-        lambda: constants(EVIDENCE, SPOKEN=0.0),
+        lambda: constants(EVIDENCE, REFERENCE_SHARE=0.0),
     ),
     "names passed on (re-exports)": (
         ("name passed on",),

@@ -209,7 +209,7 @@ def test_troubleshooting_table_of_the_core_page_quotes_real_messages(
         tokens["bo"] = re.findall(r"^ctx_\S+$", said, re.MULTILINE)[0]
         assert "1 sent" in connect(core, "bo")
         trouble(0, "server", "core", "principal", "change", "bo", "--revoke")
-        assert "left this machine" in trouble(2, "bo", "sync")
+        assert "erased from this machine" in trouble(2, "bo", "sync")
         trouble(0, "server", "core", "principal", "change", "bo", "--restore")
         trouble(0, "bo", "sync")
         monkeypatch.setenv("CORTEX_CORE_TOKEN", tokens["ada"])

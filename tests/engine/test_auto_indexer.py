@@ -80,7 +80,7 @@ def test_closing_ends_the_thread_and_keeps_the_engine_open(keep, until):
     until(lambda: engine.freshness().state == "ready")
     assert keepers()
     keeper.close()
-    assert (keepers(), engine.kept) == ([], False)
+    assert (keepers(), engine.is_auto_indexed) == ([], False)
     assert engine.index().status == "completed"
 
 

@@ -115,7 +115,7 @@ def embed(engine: Engine) -> bool:
 
 
 def state_of(engine: Engine):
-    state = engine.vitals().embedding
+    state = engine.stats().embedding
     assert state is not None
     return state
 
@@ -249,7 +249,7 @@ def test_restart_continues_embedding_where_it_stopped(open_engine, root):
     second = CostlyEmbedder()
     again = open_engine(second, HashingEmbedder())
     assert embed(again) is False  # whose lease it is decides
-    assert again.holds()
+    assert again.holds_lease()
     assert embed(again)
     assert set(first.paid).isdisjoint(second.paid)
     assert state_of(again).share == 1.0

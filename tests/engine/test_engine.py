@@ -341,7 +341,7 @@ def test_old_log_lines_and_unused_content_are_cleaned_up(open_engine, root, monk
     engine.clean_up()
     assert engine.operations() == []
     assert engine.store.content.text(blob) == ""
-    assert engine.vitals().last_cleanup
+    assert engine.stats().last_cleanup
 
 
 def test_operation_log_has_every_run_setting_change_and_deletion(open_engine, root):
@@ -376,8 +376,8 @@ def test_repeated_query_is_answered_from_the_cache_until_a_change(open_engine, r
     engine.index()
     answers = [engine.search(Query("lamp", mode=Mode.WORDS)) for _ in range(4)]
     assert [page.cached for page in answers] == [False, True, True, True]
-    assert engine.vitals().cache_hit_rate == 0.75
-    assert engine.vitals().cache_bytes > 0
+    assert engine.stats().cache_hit_rate == 0.75
+    assert engine.stats().cache_bytes > 0
     write(root, {"src/new.py": "lamp = 1\n"})
     engine.index()
     page = engine.search(Query("lamp", mode=Mode.WORDS))
@@ -406,7 +406,7 @@ def test_no_answer_is_cached_where_caching_is_off(open_engine):
     engine = open_engine(search__enable_caching=False)
     engine.index()
     assert not any(engine.search(Query("lamp")).cached for _ in range(3))
-    assert engine.vitals().cache_hit_rate == 0.0
+    assert engine.stats().cache_hit_rate == 0.0
 
 
 # -- exact and fullworkspace
@@ -482,9 +482,9 @@ def test_fullworkspace_cache_is_released_when_idle(open_engine):
     engine = open_engine()
     before = set(psutil.Process().children())
     assert paths(engine, "switch lamp", Mode.FULL) == ["src/lamp.py"]
-    engine.rest(60)
+    engine.release_idle(60)
     assert set(psutil.Process().children()) - before
-    engine.rest(0)
+    engine.release_idle(0)
     assert not set(psutil.Process().children()) - before
     assert paths(engine, "switch lamp", Mode.FULL) == ["src/lamp.py"]
 
@@ -502,11 +502,11 @@ def test_memory_of_a_fullworkspace_search_is_returned(root):
         "from cortex.base.runtime.process_stats import memory_bytes\n"
         "with open_engine(sys.argv[1]) as engine:\n"
         "    engine.search(Query('lamp_7', mode=Mode.FULL))\n"
-        "    engine.rest(0)  # what stays is loaded by now: modules, tables of words\n"
+        "    engine.release_idle(0)  # what stays is loaded by now: modules, tables of words\n"
         "    before = memory_bytes()\n"
         "    engine.search(Query('lamp_7', mode=Mode.FULL))\n"
         "    taken = memory_bytes() - before\n"
-        "    engine.rest(0)\n"
+        "    engine.release_idle(0)\n"
         "    print(taken, memory_bytes() - before)\n"
     )
     done = subprocess.run(
@@ -652,7 +652,7 @@ def test_sqlite_words_and_vectors_hold_the_same_ids(open_engine, root):
     assert truth == words
     assert {chunk for _, chunk in truth} == vectors
     assert engine.search(Query("lamp", mode=Mode.MEANING)).mode is Mode.MEANING
-    assert engine.vitals().embedded_chunks == len(vectors)
+    assert engine.stats().embedded_chunks == len(vectors)
 
 
 def test_vectors_of_another_model_are_not_used_and_the_answer_says_so(open_engine):
@@ -678,7 +678,7 @@ def test_words_answer_with_a_note_when_vectors_exceed_their_limit(open_engine, r
     page = engine.search(Query("switch lamp"))
     assert (page.mode, page.hits[0].path) == (Mode.WORDS, "src/lamp.py")
     assert any("limits.memory.embeddings" in note for note in page.notes)
-    assert 0 < engine.vitals().embedded_chunks < engine.vitals().chunks
+    assert 0 < engine.stats().embedded_chunks < engine.stats().chunks
     (line,) = engine.operations()
     assert (line.detail["error"], line.detail["added"], line.detail["status"]) == (
         "EMBEDDINGS_LIMIT",
@@ -694,7 +694,7 @@ def test_words_answer_with_a_note_when_vectors_exceed_their_limit(open_engine, r
     page = narrower.search(Query("switch lamp"))
     assert (page.mode, page.hits[0].path) == (Mode.WORDS, "src/lamp.py")
     assert any("limits.memory.embeddings" in note for note in page.notes)
-    assert narrower.vitals().embedded_chunks == 0
+    assert narrower.stats().embedded_chunks == 0
 
 
 # -- repair
@@ -725,7 +725,7 @@ def test_store_removed_under_an_engine_is_opened_again(open_engine, root):
     assert engine.store is not before
     (root / ".cortex" / "lease").unlink()
     assert not engine.store.lease.held
-    assert engine.holds()
+    assert engine.holds_lease()
     assert paths(engine, "bulb") == ["src/lamp.py"]
 
 
@@ -893,7 +893,7 @@ def test_folder_in_place_of_a_store_file_is_moved_away(open_engine):
         (first.store.directory / name / "inside").mkdir(parents=True)
     engine = open_engine()
     assert engine.index().unchanged == 3
-    assert engine.holds()
+    assert engine.holds_lease()
     assert len(list(first.store.directory.glob("cortex.db.damaged-*/inside"))) == 3
 
 

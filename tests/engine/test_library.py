@@ -65,7 +65,7 @@ def test_waiting_process_sees_progress_during_the_holder_s_maintenance(
 ):
     monkeypatch.setattr(run_queue, "BEAT_SECONDS", 0.01)
     library = open_library(embedders=Embedders(None))
-    assert library.holds()
+    assert library.holds_lease()
     signs: list[str] = []
 
     def work() -> None:

@@ -252,9 +252,9 @@ def test_edited_configuration_takes_effect_without_a_call(make, project, until):
     window = Workspaces([Workspace(root, settings)], engines)
     with window.open() as [(_, engine)]:
         until(lambda: engine.freshness().state == "ready", 10)
-    before = engine.vitals().chunks
+    before = engine.stats().chunks
     write_settings(root, indexing__chunkSize=50)
-    until(lambda: engine.vitals().chunks > 2 * before, 10)
+    until(lambda: engine.stats().chunks > 2 * before, 10)
     until(lambda: engine.state.made_with()["indexing.chunkSize"] == 50, 10)
     assert engine.state.shortcomings() == ()
     newcomer = engines.borrow(
@@ -336,7 +336,7 @@ def test_calls_from_many_threads_never_get_a_closed_engine(make, project, until,
         name, window = names[number], windows[number]
         while not done.wait(0.005):  # which is when nobody calls
             with window.open() as [(_, engine)]:
-                engine.vitals()
+                engine.stats()
                 assert set(found(engine, f"only_{name}")) <= {f"{name}.py"}
                 assert engine.view(f"{name}.py").text
 
@@ -364,7 +364,7 @@ def test_calls_from_many_threads_never_get_a_closed_engine(make, project, until,
             worker.result()
     for window, name in zip(windows, names, strict=True):
         with window.open() as [(_, engine)]:
-            assert engine.holds()  # no engine was left behind with the lease
+            assert engine.holds_lease()  # no engine was left behind with the lease
             assert found(engine, f"only_{name}") == [f"{name}.py"]
         window.close()
     assert engines.projects() == []
@@ -378,7 +378,7 @@ def test_window_closed_during_a_call_leaves_no_engine_open(make, project):
     with window.open() as [(_, engine)]:
         window.close()
         window.close()  # as often as anybody likes
-        assert engine.vitals()
+        assert engine.stats()
     assert engines.projects() == []
     with pytest.raises(ConfigError, match="ending"), window.open():
         pass
@@ -416,7 +416,7 @@ def test_embedding_under_way_keeps_an_engine_with_a_window_open(make, project):
     handle = engines.borrow(*project("lamp"))
     with engines.use(handle) as engine:
         engine.index()
-        assert engine.holds()
+        assert engine.holds_lease()
         slow = Slow()
         slow.costly = True
         engine.embedding.use(Embedders(slow))

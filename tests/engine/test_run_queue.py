@@ -217,7 +217,7 @@ def test_run_is_visible_without_the_lease_only_while_it_lasts(open_engine, monke
     with held_run(holder):
         seen = other.freshness()
         assert (seen.state, 0 < seen.progress < 1) == ("indexing", True)
-        assert other.vitals().total_files == 31
+        assert other.stats().total_files == 31
     assert (other.freshness().state, other.freshness().progress) == ("ready", 1.0)
     # What a process that was killed leaves behind is not believed: it holds no lease.
     holder.store.content.set({f"running:{holder.source.id}": '[1, "reading", 5, 10]'})
@@ -336,6 +336,6 @@ def test_lease_holder_reports_progress_while_indexes_catch_up(open_engine, monke
             return super().embed(texts, mode)
 
     with Engine(first.root, first.settings, embedder=Slow()) as holder:
-        assert holder.holds()
+        assert holder.holds_lease()
         holder.catch_up()
     assert signs

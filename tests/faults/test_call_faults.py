@@ -118,7 +118,7 @@ class World:
                     f"# Lamp {self.number}\n\n{self.text()}\n", "utf-8"
                 )
             case "catch_up":
-                self.library.store.content.doubt()
+                self.library.store.content.recheck_vectors()
             case "forget":
                 self.memory()
             case "restore":

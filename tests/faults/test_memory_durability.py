@@ -82,7 +82,7 @@ def check(library: Library, acknowledged: dict[tuple[str, str], tuple[int, str, 
         assert (last.after if last else "") == (record.state.value if record.state else ""), (
             "the log and the states differ"
         )
-    assert library.holds() and library.follow()
+    assert library.holds_lease() and library.follow()
     assert library.store.check() == []
     assert library.store.indexes.words().watermark() == library.store.content.seq()
 

@@ -87,7 +87,7 @@ def test_killed_contributor_loses_and_doubles_no_acknowledged_record(
             home, acknowledged.count, acknowledged.count + 1
         )  # a write may have been interrupted
     with open_library(settings_of(home)) as library:
-        assert library.holds() and library.follow()
+        assert library.holds_lease() and library.follow()
         assert library.store.check() == []
         assert library.store.indexes.words().watermark() == library.store.content.seq()
     record_property("writes", f"{writes + acknowledged.count} acknowledged, {kills} kills")
@@ -120,7 +120,7 @@ def test_records_are_whole_after_a_power_failure(start, home, tmp_path, campaign
     assert lost, "no log was torn"
     # The indexes were not copied: they are built again
     with open_library(settings_of(copy)) as library:
-        assert library.holds() and library.follow()
+        assert library.holds_lease() and library.follow()
         assert library.store.check() == []
 
 

@@ -229,7 +229,7 @@ def play(
                 engine.index(paths=[folder.chance.choice(FOLDERS)])
                 done.append("index a part")
             case 4:
-                engine.holds()
+                engine.holds_lease()
                 engine.embedding.embed(cancel=Cancel())
                 done.append("embed")
     engine.index()

@@ -148,7 +148,7 @@ CODES: Mapping[str, ErrorCode] = {
         ConfigError, status=400, core="VALIDATION_ERROR",
     ),
     "WORKSPACE_UNKNOWN": ErrorCode(
-        "Name a folder that is there or a workspace that is known, or leave it out.",
+        "Name an existing folder or a known workspace, or leave it out.",
         ConfigError, status=404,
     ),
     "WORKSPACE_MISSING": ErrorCode(
@@ -169,25 +169,25 @@ CODES: Mapping[str, ErrorCode] = {
         ConfigError,
     ),
     "SOURCE_UNKNOWN": ErrorCode(
-        "See the sources with `cortex kb list` or kb_list_sources.",
+        "List the sources with `cortex kb list` or kb_list_sources.",
         ConfigError, status=404,
     ),
     "SOURCE_REFUSED": ErrorCode(
-        "Choose another folder; `cortex kb list` shows those that there are.",
+        "Choose another folder; `cortex kb list` shows the present sources.",
         ConfigError,
     ),
     "PLUGIN_UNUSABLE": ErrorCode(
-        "Mend the plugin, or have a person take it out of team.plugins in "
+        "Repair the plugin, or have a person remove it from team.plugins in "
         "$CORTEX_HOME/config.yml.",
         ConfigError, core="SERVER_ERROR", core_status=503,
     ),
     "PLUGIN_UNKNOWN": ErrorCode(
-        "Install the plugin beside Cortex, or name one that is known.",
+        "Install the plugin in the environment of Cortex, or name a known one.",
         ConfigError,
     ),
     "CORE_CONNECTED": ErrorCode(
-        "Leave it first with `cortex disconnect`, your records stay here; or join in a home of "
-        "its own: `cortex --profile NAME connect URL`.",
+        "Leave it first with `cortex disconnect` (your records stay here), or connect a home "
+        "of its own: `cortex --profile NAME connect URL`.",
         ConfigError,
     ),
     "CORE_MISSING": ErrorCode("Join a Core with `cortex connect URL`.", ConfigError),
@@ -204,7 +204,7 @@ CODES: Mapping[str, ErrorCode] = {
         InputError, status=400,
     ),
     "ARGUMENT_INVALID": ErrorCode(
-        "Compare the arguments with what the tool or command says it takes.",
+        "Compare the arguments with the description of the tool or the help of the command.",
         InputError, status=400, core="VALIDATION_ERROR", tool="VALIDATION_ERROR",
     ),
     "CURSOR_INVALID": ErrorCode(
@@ -224,23 +224,23 @@ CODES: Mapping[str, ErrorCode] = {
         InputError, status=404, tool="NOT_FOUND",
     ),
     "MEMORY_AMBIGUOUS": ErrorCode(
-        "Say which one is meant: SCOPE:ID, or the argument `scope`.",
+        "Say which one you mean: SCOPE:ID, or the argument `scope`.",
         InputError, status=400, tool="VALIDATION_ERROR",
     ),
     "MEMORY_REFUSED": ErrorCode(
-        "Change what it says, and add it again; nothing was written.",
+        "Change the text and add it again; nothing was written.",
         InputError,
     ),
     "RECORD_UNKNOWN": ErrorCode(
-        "Take the id from cortex_search, or from `cortex team thread list` and its like.",
+        "Take the id from cortex_search, or from a list such as `cortex team thread list`.",
         InputError, status=404, core="NOT_FOUND", tool="NOT_FOUND",
     ),
     "RECORD_INVALID": ErrorCode(
-        "Change what it says, and send it again; nothing was written.",
+        "Correct what the message names and send it again; nothing was written.",
         InputError, status=400, core="VALIDATION_ERROR", tool="VALIDATION_ERROR",
     ),
     "RECORD_CHANGED": ErrorCode(
-        "Read it again, and make the change to what it says now; nothing was written.",
+        "Read it again and apply the change to its new version; nothing was written.",
         InputError, retryable=True, status=409, core="CONFLICT", tool="VALIDATION_ERROR",
     ),
     "TARGET_NOT_FOUND": ErrorCode(
@@ -252,27 +252,27 @@ CODES: Mapping[str, ErrorCode] = {
         InputError, status=404, core="SCOPE_NOT_FOUND", tool="SCOPE_NOT_FOUND",
     ),
     "IDEMPOTENCY_REPLAY": ErrorCode(
-        "Use a key of its own for each write, and the same one only to try the same write again.",
+        "Use a new key for each write; repeat a key only to retry the same write.",
         InputError, status=409, core="IDEMPOTENCY_CONFLICT", tool="IDEMPOTENCY_REPLAY",
     ),
     "SENSITIVE_BLOCKED": ErrorCode(
-        "Take the secret out and say where it is kept instead; nothing was written.",
+        "Remove the secret and say where it is kept instead; nothing was written.",
         InputError, status=403, core="SENSITIVE_BLOCKED", tool="SENSITIVE_BLOCKED",
     ),
     "RIGHTS_MISSING": ErrorCode(
-        "Make a draft with cortex_create_draft: a person decides about it.",
+        "Create a draft with cortex_create_draft: a person decides about it.",
         InputError, status=403, core="PERMISSION_DENIED", tool="PERMISSION_DENIED",
     ),
     "APPROVAL_NEEDED": ErrorCode(
-        "Leave it to a person, who decides in a terminal window of their own.",
+        "Leave it to a person, who decides in a terminal of their own.",
         InputError, status=403, core="PERMISSION_DENIED", tool="PERMISSION_DENIED",
     ),
     "RESYNC_NEEDED": ErrorCode(
-        "Pull from the start, then compare what is there with what is visible.",
+        "Pull from the start, then compare the local records with the visible ones.",
         InputError, core="RESYNC_NEEDED", core_status=410,
     ),
     "WORKSPACE_AMBIGUOUS": ErrorCode(
-        "Say which one is meant: give one of the candidates as `workspace`.",
+        "Give one of the candidates as `workspace`.",
         InputError, status=400,
     ),
     "PATH_OUTSIDE": ErrorCode(
@@ -305,8 +305,8 @@ CODES: Mapping[str, ErrorCode] = {
         StoreError, retryable=True,
     ),
     "STORE_CORRUPT": ErrorCode(
-        "A project's index is built anew by itself, or by `cortex index --force`; for your home "
-        "`cortex doctor` says what is damaged and what saves it.",
+        "A project's index is rebuilt automatically, or with `cortex index --force`; for "
+        "your home, `cortex doctor` says what is damaged and how to repair it.",
         StoreError,
     ),
     "STORE_LOST": ErrorCode(
@@ -315,7 +315,7 @@ CODES: Mapping[str, ErrorCode] = {
         StoreError,
     ),
     "INDEX_DAMAGED": ErrorCode(
-        "Try again in a moment: the index is built anew from what is stored, and nothing is lost.",
+        "Try again in a moment: the index is rebuilt from the database, and nothing is lost.",
         StoreError, retryable=True,
     ),
     "STORE_NEWER": ErrorCode(
@@ -336,7 +336,7 @@ CODES: Mapping[str, ErrorCode] = {
         StoreError, retryable=True,
     ),
     "INDEX_TIMEOUT": ErrorCode(
-        "Run it again: indexing goes on where it stopped. Reduce maxFiles or exclude large "
+        "Run it again: indexing continues where it stopped. Reduce maxFiles or exclude large "
         "folders.",
         LimitError, retryable=True, own_category="processing", status=504,
     ),
@@ -377,11 +377,11 @@ CODES: Mapping[str, ErrorCode] = {
         LimitError, retryable=True,
     ),
     "SERVER_LOST": ErrorCode(
-        "Look whether it was done, then call it again.",
+        "Check whether it was done, then call it again.",
         NetworkError, retryable=True,
     ),
     "CORTEXD_UNAVAILABLE": ErrorCode(
-        "Look at its log with `cortex mcp logs`, or do without it: CORTEX_NO_SIDECAR=1.",
+        "Look at its log with `cortex mcp logs`, or work without it: CORTEX_NO_SIDECAR=1.",
         NetworkError, retryable=True,
     ),
     "EMBEDDER_UNAVAILABLE": ErrorCode(
@@ -411,16 +411,17 @@ CODES: Mapping[str, ErrorCode] = {
         NetworkError, retryable=True,
     ),
     "CORE_UNAVAILABLE": ErrorCode(
-        "Check the Core's address and that it runs; where this home is connected, go on working: "
-        "what is written waits here.",
+        "Check the Core's address and that it runs; a connected home keeps working and sends "
+        "its writes later.",
         NetworkError, retryable=True,
     ),
     "CORE_DENIED": ErrorCode(
-        "Ask who runs the Core for a token, and run `cortex connect URL` again; nothing is lost.",
+        "Ask the Core's administrator for a token and run `cortex connect URL` again; "
+        "nothing is lost.",
         NetworkError,
     ),
     "CORE_REFUSED": ErrorCode(
-        "Check the Core's version and log; what is written waits here.",
+        "Check the Core's version and log; what was written waits here.",
         NetworkError,
     ),
     "CORE_ANSWER": ErrorCode(
@@ -429,8 +430,8 @@ CODES: Mapping[str, ErrorCode] = {
     ),
     "ADDRESS_REFUSED": ErrorCode("Choose another address or port.", NetworkError),
     "REQUEST_REFUSED": ErrorCode(
-        "Send it to the server's own address and path, as JSON, with the token where there is "
-        "one.",
+        "Send it to the server's own address and path, as JSON, with the token if the server "
+        "has one.",
         NetworkError, status=403,
     ),
     "AUTH_REQUIRED": ErrorCode(
@@ -438,7 +439,7 @@ CODES: Mapping[str, ErrorCode] = {
         NetworkError, core="AUTH_REQUIRED", core_status=401,
     ),
     "AUTH_EXPIRED": ErrorCode(
-        "Ask who runs the Core for a new token: this one is over.",
+        "Ask the Core's administrator for a new token.",
         NetworkError, core="AUTH_EXPIRED", core_status=401,
     ),
     "CANCELLED": ErrorCode(
@@ -446,7 +447,7 @@ CODES: Mapping[str, ErrorCode] = {
         Cancelled, retryable=True, severity="info",
     ),
     "INTERNAL_ERROR": ErrorCode(
-        "This is a defect in Cortex: the log holds the details.",
+        "This is a defect in Cortex; the log has the details.",
         CortexError,
     ),
 }  # fmt: skip

@@ -322,7 +322,7 @@ class Observation:
             "verification", "subcortex", "age", "tags", "supersedes", "superseded_by", "warnings",
             "summary", "evidence", "code", "text",
         ),
-        help="Knowledge that somebody stands for: decisions, runbooks, specifications.",
+        help="Knowledge with an owner: decisions, runbooks, specifications.",
     )
 )  # fmt: skip
 @dataclass(frozen=True, slots=True)

@@ -86,7 +86,7 @@ CODE_LINKS = FieldSpec(
     50, indexed=9, row="code", label="Code",
     option=Option(
         "--code", "PATH[#SYMBOL]",
-        "Code that it speaks of: it is told when that changes; may be repeated.",
+        "Code that it is about: it is marked when that changes; may be repeated.",
     ),
 )  # fmt: skip
 EVIDENCE = FieldSpec(

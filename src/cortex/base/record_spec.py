@@ -158,7 +158,7 @@ class KindSpec:
     found: bool = True
     # Permission to create one.
     right: str = "edit"
-    # Fields with the text whose first sentence is the record's claim, the best first.
+    # Fields from which the record's claim is taken, as the first sentence; best field first.
     claim: tuple[str, ...] = ()
     # Order of the names in the rows of tools, if it isn't the usual one.
     row: tuple[str, ...] = ()

@@ -94,7 +94,7 @@ class AdhocSearch:
         if self._reader is not None:
             self._reader.reconfigure(settings)
 
-    def rest(self, idle_seconds: float) -> None:
+    def release_idle(self, idle_seconds: float) -> None:
         """Release the engine when it was unused for that long."""
         if self._turn.acquire(blocking=False):
             try:

@@ -81,7 +81,7 @@ class AutoIndexer:
         self._scanned_settings: dict[str, object] = {}
         # Set once a first full scan is done, successful or not, or left to another process.
         self.looked = threading.Event()
-        engine.kept = True
+        engine.is_auto_indexed = True
         self._thread = threading.Thread(
             target=self._run, name=f"keeper {engine.root.name}", daemon=True
         )
@@ -89,7 +89,7 @@ class AutoIndexer:
 
     def close(self, timeout: float = 5.0) -> None:
         """Stop; a run under way is cancelled at its next file."""
-        self._engine.kept = False
+        self._engine.is_auto_indexed = False
         self._closing.set()
         self._cancel.cancel()
         self._wake.set()
@@ -104,7 +104,7 @@ class AutoIndexer:
         while not self._closing.is_set():
             try:
                 # Workers also read files for answers without the lease.
-                self._engine.rest(IDLE_WORKER_SECONDS)
+                self._engine.release_idle(IDLE_WORKER_SECONDS)
                 if self._engine.store.lease.take():
                     self._follow(holder=True)
                 elif not self._is_followed():
@@ -123,10 +123,10 @@ class AutoIndexer:
     def _is_needed(self, holder: bool) -> bool:
         if holder:
             return self._engine.store.lease.held
-        return not (self._engine.holds() or self._is_followed())
+        return not (self._engine.holds_lease() or self._is_followed())
 
     def _is_followed(self) -> bool:
-        """True where the lease holder watches this very folder.
+        """True if the lease holder watches this very folder.
 
         The holder of a linked worktree's store may watch another.
         """
@@ -156,7 +156,7 @@ class AutoIndexer:
                 if holder:
                     self._engine.serve_requests()
                     self._engine.embedding.work()
-                self._engine.rest(IDLE_WORKER_SECONDS)
+                self._engine.release_idle(IDLE_WORKER_SECONDS)
                 if self._wake.wait(REQUEST_SECONDS):
                     self._wake.clear()
         finally:

@@ -90,7 +90,7 @@ def look(citation: Citation) -> str:
 
 
 def _is_reachable(root: Path) -> bool:
-    """True where a root can be read; an unmounted drive is missing, or an empty folder."""
+    """True if a root can be read; an unmounted drive is missing, or an empty folder."""
     try:
         with os.scandir(root) as entries:
             return next(entries, None) is not None

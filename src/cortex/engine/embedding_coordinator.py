@@ -149,7 +149,7 @@ class EmbeddingCoordinator:
         )
 
     def _is_ready(self, stamp: Stamp) -> bool:
-        """True where vectors are, or once were, complete, fit into memory and are reachable."""
+        """True if vectors are, or once were, complete, fit into memory and are reachable."""
         sets = self._store.indexes.sets
         state = sets.state(stamp)
         return (
@@ -216,7 +216,7 @@ class EmbeddingCoordinator:
 
     # -- embedding
 
-    def makings(self) -> tuple[EmbeddingJob, ...]:
+    def jobs(self) -> tuple[EmbeddingJob, ...]:
         """Embedding jobs of an index run."""
         wanted = self._embedders.wanted
         if wanted is None:
@@ -246,7 +246,7 @@ class EmbeddingCoordinator:
     def catch_up(self) -> None:
         """Bring the lexical and the vector index up to date with the last write."""
         try:
-            self._store.indexes.catch_up(self.makings(), self._memory_limit)
+            self._store.indexes.catch_up(self.jobs(), self._memory_limit)
         except LimitError as error:
             # The lexical index is up to date, and answers note the missing vectors.
             if error.code != "EMBEDDINGS_LIMIT":
@@ -255,7 +255,7 @@ class EmbeddingCoordinator:
 
     @property
     def damaged(self) -> bool:
-        """True where the files of the wanted vectors exist and can't be used."""
+        """True if the files of the wanted vectors exist and can't be used."""
         wanted = self._embedders.wanted
         return (
             wanted is not None
@@ -265,7 +265,7 @@ class EmbeddingCoordinator:
 
     @property
     def lags(self) -> bool:
-        """True where cheap vectors are behind although they could be made."""
+        """True if cheap vectors are behind although they could be made."""
         wanted = self._embedders.wanted
         if wanted is None or wanted.costly or wanted.rests or wanted.stamp is None:
             return False
@@ -302,7 +302,7 @@ class EmbeddingCoordinator:
         self._thread.start()
 
     def _is_settled(self, wanted: CircuitBreaker) -> bool:
-        """True where there is nothing to embed.
+        """True if there is nothing to embed.
 
         A server that keeps the vectors is asked now and then if it still has them.
         """
@@ -338,7 +338,7 @@ class EmbeddingCoordinator:
             )
 
     def embed(self, *, progress: ProgressCallback = lambda progress: None, cancel: Cancel) -> bool:
-        """Embed all that waits, in this thread; true where everything is embedded then.
+        """Embed all that waits, in this thread; true if everything is embedded then.
 
         Only for the lease holder.
 

@@ -3,7 +3,7 @@
 `index` brings a source up to date, `put` and `forget` write and remove texts, `search` answers
 queries. The process with the store's lease writes; an engine without it reads, and asks the holder
 to index. It knows no tool, protocol or command. Background indexing is in `engine/auto_indexer.py`,
-a single run in `engine/indexer.py`, the way of a query in `engine/searcher.py`.
+a single run in `engine/indexer.py`, and answering a query in `engine/searcher.py`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from cortex.base.types import (
 )
 from cortex.engine import chunkers
 from cortex.engine.embedders import Embedder
-from cortex.engine.embedders.circuit_breaker import Embedders, open_embedders, who_embeds
+from cortex.engine.embedders.circuit_breaker import Embedders, embedder_settings, open_embedders
 from cortex.engine.embedding_coordinator import EmbeddingCoordinator
 from cortex.engine.file_view import FileViews
 from cortex.engine.index_repair import Replacement
@@ -74,10 +74,10 @@ class Engine:
     ) -> None:
         """Open the store of a folder.
 
-        `embedder` or `embedders` replace those of the settings; the owner of lent `embedders`
-        closes them. A project's database that is damaged or of a newer version is set aside and
-        begun anew, unless `keep_damaged`. A store that isn't a project's comes with its `setup`.
-        `repair` rebuilds damaged indexes in place of an engine that only reads.
+        `embedder` or `embedders` replace those of the settings; the caller closes `embedders`
+        that it passes. A project's database that is damaged or of a newer version is set aside and
+        replaced by an empty one, unless `keep_damaged`. A store that isn't a project's comes with
+        its `setup`. `repair` rebuilds damaged indexes on behalf of a read-only engine.
         """
         self.root = root.resolve()
         self.settings = settings
@@ -92,9 +92,9 @@ class Engine:
         self._pool = self._make_pool(settings.indexing.workers or default_workers())
         # For single files between runs; its process starts on first use.
         self._single_file_pool = self._make_pool(1)
-        # An auto-indexer is at work, so a first run is under way or will soon be.
-        self.kept = False
-        # Further periodic work of the lease holder.
+        # True while an auto-indexer keeps the index fresh: a first run is under way, or due soon.
+        self.is_auto_indexed = False
+        # Other periodic work that the lease holder does.
         self.chores: list[Callable[[], object]] = []
         # Time of the next attempt after the indexes failed to catch up.
         self._catch_up_after = 0.0
@@ -129,7 +129,7 @@ class Engine:
 
     @property
     def damaged(self) -> bool:
-        """True where an index has to be rebuilt."""
+        """True if an index has to be rebuilt."""
         return self._handle.current().damaged
 
     @property
@@ -137,7 +137,7 @@ class Engine:
         return self._handle.current().runs
 
     def start_anew(self, error: CortexError) -> bool:
-        """Set a project's damaged database aside and begin an empty one; true where done."""
+        """Replace a project's damaged database by an empty one; true if that was done."""
         return self._handle.start_anew(error)
 
     def _open(self, directory: Path | None) -> OpenedStore:
@@ -158,7 +158,7 @@ class Engine:
         def settings_of(source: Source) -> Settings:
             return self._setup.sources.settings_of(source, store, self.settings)
 
-        runs = RunQueue(store, source, self._pool, settings_of, embedding.makings)
+        runs = RunQueue(store, source, self._pool, settings_of, embedding.jobs)
         return OpenedStore(store, source, embedding, runs)
 
     def _on_reopened(self) -> None:
@@ -189,8 +189,9 @@ class Engine:
     ) -> IndexReport:
         """Bring a source up to date, or only some of its files and folders.
 
-        Without the lease the holder does it. A run waits for the one under way; a forced run of the
-        whole folder joins another one. `limited` rejects a second forced run within a minute.
+        Without the lease, this asks the holder to index. A run waits for the one under way; a
+        forced run of the whole folder joins another forced run. `limited` rejects a second forced
+        run within a minute.
 
         Raises: LimitError, Cancelled, FileError DISK_FULL, StoreError.
         """
@@ -207,7 +208,7 @@ class Engine:
         try:
             return run()
         except StoreError as error:
-            # A source of the old store is unknown in the new one: its auto-indexer begins anew.
+            # The new store doesn't know a source of the old one; its auto-indexer registers it.
             if not self.start_anew(error) or source is not None:
                 raise
         return run()
@@ -229,19 +230,19 @@ class Engine:
         try:
             self.catch_up()
         except CortexError as error:
-            log.warning("the indexes of %s don't follow: %s", self.root, error.message)
+            log.warning("could not update the indexes of %s: %s", self.root, error.message)
             self._catch_up_after = time.monotonic() + RETRY_SECONDS
 
     def catch_up(self) -> None:
         """Bring the indexes up to date with the database, if this process can hold the lease.
 
-        They lag where a writer ended before they followed, or where the database was copied without
-        them.
+        They lag if a writer ended before it had updated them, or if the database was copied
+        without them.
         """
         if not self.store.lease.take():
             return
         behind = (
-            self.store.content.words_linger
+            self.store.content.keeps_deleted_words
             or self.store.indexes.state()[1] < self.store.content.seq()
         )
         if behind or (not self.running and self.embedding.lags):
@@ -272,7 +273,7 @@ class Engine:
         return ids
 
     def forget(self, docs: Iterable[int]) -> None:
-        """Remove docs and their content at once and for good."""
+        """Remove docs and their content immediately and permanently."""
         self._require_lease()
         doc_ids = list(docs)
         self.store.content.forget(doc_ids)
@@ -284,7 +285,7 @@ class Engine:
         if not self.store.lease.take():
             raise StoreError(
                 "STORE_LOCKED",
-                f"process {self.store.lease.holder()} holds the store of {self.root}",
+                f"process {self.store.lease.holder()} is writing to the store of {self.root}",
             )
 
     # -- search
@@ -299,7 +300,7 @@ class Engine:
     ) -> Page:
         """Answer a query from the folder, or from other sources of the store.
 
-        Only `docs` may be returned, where they are given.
+        With `docs`, only these may be returned.
 
         Raises: InputError, LimitError SEARCH_TIMEOUT or REGEX_TIMEOUT, Cancelled, StoreError.
         """
@@ -309,16 +310,16 @@ class Engine:
         except StoreError as error:
             if not self.start_anew(error) or sources is not None:
                 raise
-        if not self.kept:
+        if not self.is_auto_indexed:
             self.index(cancel=cancel)
         return self._searcher.search(query, cancel, sources, docs)
 
     def repair(self) -> bool:
-        """Rebuild damaged indexes in this thread.
+        """Rebuild damaged indexes in this thread; false if it is up to another thread or process.
 
-        False where an auto-indexer or another process does it.
+        That is an auto-indexer, or the process that holds the lease.
         """
-        if self.kept or self.read_only or not self.store.lease.take():
+        if self.is_auto_indexed or self.read_only or not self.store.lease.take():
             return False
         self.embedding.catch_up()
         return True
@@ -327,14 +328,16 @@ class Engine:
 
     @property
     def state(self) -> IndexState:
-        """Settings that the index was made with, compared to the current ones."""
+        """Comparison of the index's settings with the current ones."""
         opened = self._handle.current()
-        return IndexState(opened.store, opened.source, self.root, self.settings, self.kept)
+        return IndexState(
+            opened.store, opened.source, self.root, self.settings, self.is_auto_indexed
+        )
 
     def follow_settings(self, *, settle_seconds: float = SETTLE_SECONDS) -> None:
-        """Apply changes of the settings files and of tools.
+        """Apply changes made in settings files or by tools.
 
-        A file that was just written is given `settle_seconds`.
+        A file is read only once it has been unchanged for `settle_seconds`.
         """
         if self._follows_settings and not self._handle.closed:
             self.followed_settings.look(self.store, self.settings, self.reconfigure, settle_seconds)
@@ -364,20 +367,20 @@ class Engine:
         return FileViews(self.root, self.store, self.source, self.settings, self._single_file_pool)
 
     def knows(self, path: str) -> bool:
-        """True where anything at or below this relative path is in the index."""
+        """True if the index has anything at or below this relative path."""
         return self.store.content.knows(self.source.id, path)
 
-    def holds(self) -> bool:
-        """True where this process holds the lease, or could take it just now."""
+    def holds_lease(self) -> bool:
+        """Take the lease if it is free; true if this process holds it."""
         return self.store.lease.take()
 
     @property
-    def meaning(self) -> bool:
-        """True where an embedder is configured."""
+    def has_embedder(self) -> bool:
+        """True if an embedder is configured."""
         return self.embedders.wanted is not None
 
     def embedding_of_index(self) -> dict[str, str] | None:
-        """Model and time of the vectors that are searched; None without any."""
+        """Model and time of the vectors in use, None if there are none."""
         stamp = self.embedding.answering().stamp
         if stamp is None:
             return None
@@ -396,7 +399,7 @@ class Engine:
         """State and progress of the index."""
         return self._runs.freshness()
 
-    def vitals(self) -> StoreStats:
+    def stats(self) -> StoreStats:
         """Figures about the store."""
         return collect_stats(self._handle.current(), self.freshness(), self._searcher)
 
@@ -411,7 +414,7 @@ class Engine:
         before, self.settings = self.settings, settings
         self._searcher.reconfigure(settings)
         self.store.content.redacts(settings.security.redact != "off")
-        if who_embeds(before) != who_embeds(settings):
+        if embedder_settings(before) != embedder_settings(settings):
             old, self.embedders = self.embedders, open_embedders(settings)
             self.embedding.use(self.embedders)
             if not self._lent_embedders:
@@ -424,7 +427,7 @@ class Engine:
         """Drop orphaned content and log entries past their retention."""
         now = int(time.time())
         with self._runs.alive():
-            # Between runs, because a run may be about to use a blob that nothing else does.
+            # Between runs, because a run may be about to use a blob that is still orphaned.
             self._runs.between(lambda: self.store.content.sweep(now - ORPHAN_DAYS * 86_400))
             self.embedding.sweep(now - ORPHAN_DAYS * 86_400)
             self.store.content.drop_recent()
@@ -436,15 +439,15 @@ class Engine:
             self.store.content.set({"cleanup": str(now)})
             self.store.checkpoint()
 
-    def rest(self, idle_seconds: float) -> None:
+    def release_idle(self, idle_seconds: float) -> None:
         """Release worker processes and ad-hoc search data that were unused for that long."""
         self._pool.close_if_idle(idle_seconds)
         self._single_file_pool.close_if_idle(idle_seconds)
-        self._searcher.rest(idle_seconds)
+        self._searcher.release_idle(idle_seconds)
 
     def close(self) -> None:
         """Stop workers and a run under way, close the store, release the lease."""
-        # Stopped first, or its embedder would fail because it is closed.
+        # Stop embedding first: it would fail with a closed embedder.
         self._handle.stop()
         self._searcher.close()
         self._single_file_pool.close()

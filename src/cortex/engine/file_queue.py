@@ -31,7 +31,7 @@ class Preference:
 
     @property
     def is_searchable(self) -> bool:
-        """True where there is nothing to wait for."""
+        """True if there is nothing to wait for."""
         return not self.paths or self.searchable.is_set()
 
 

@@ -1,4 +1,4 @@
-"""The store of a person's home: its setup, and quick questions about its content."""
+"""Store of a person's home: its setup, and quick checks of its content."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 PERSON = "person"
 EVERYTHING = ("**/*",)
 
-# Opens a home's store, given its root and if it is for reading only; without a server the
-# vectors are in files.
+# Opens a home's store, given its directory, its root, whether it is read-only, and the server for
+# its vectors; without a server they are in files.
 HomeOpener = Callable[[Path, str, bool, "VectorServer | None"], Store]
 
 
@@ -92,24 +92,24 @@ def _own_patterns(settings: Settings) -> tuple[str, ...]:
 
 
 def has_folders(home: Path) -> bool:
-    """True where a home has any documents; a store that can't be read has none."""
+    """True if a home has document folders; false for a store that can't be read."""
     return _has(home, lambda store: bool(store.folders.all()))
 
 
 def has_own_memories(home: Path) -> bool:
-    """True where a person wrote any memory; a store that can't be read has none."""
+    """True if a person has written a memory; false for a store that can't be read."""
     return _has(home, lambda store: store.memories.has(OWN))
 
 
 def has_records(home: Path) -> bool:
-    """True where there is any record; a store that can't be read has none."""
+    """True if there is a record; false for a store that can't be read."""
     return _has(home, lambda store: store.records.has())
 
 
 def has_unsent(home: Path) -> bool:
-    """True where the outbox has entries that wait or were rejected by a Core.
+    """True if the outbox has entries that wait or were rejected by a Core.
 
-    A store that can't be read has none.
+    False for a store that can't be read.
     """
     return _has(home, lambda store: any(store.outbox.count()))
 

@@ -62,11 +62,11 @@ class Replacement:
             return open_store(directory)
 
     def is_due(self, directory: Path | None) -> bool:
-        """True where another process found the database damaged."""
+        """True if another process found the database damaged."""
         return self._allowed and directory is not None and is_reported_damaged(directory)
 
     def may_replace(self, store: Store, error: CortexError) -> bool:
-        """True where this process may set a failed store aside.
+        """True if this process may set a failed store aside.
 
         Where another process holds the lease, the damage is reported to it.
         """
@@ -103,7 +103,7 @@ class Healing:
     ) -> None:
         """`repair` rebuilds them in this thread.
 
-        It returns false where an auto-indexer or another process does it.
+        It returns false if an auto-indexer or another process does it.
         """
         self._is_damaged = is_damaged
         self._repair = repair
@@ -111,7 +111,7 @@ class Healing:
         self._deadline = 0.0
 
     def heal(self) -> bool:
-        """Rebuild damaged indexes, or wait a little for that; true where none is damaged."""
+        """Rebuild damaged indexes, or wait a little for that; true if none is damaged."""
         if not self._is_damaged():
             self._deadline = 0.0
             return True

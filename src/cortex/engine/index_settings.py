@@ -85,7 +85,7 @@ class IndexState:
     root: Path
     settings: Settings
     # An auto-indexer of this process keeps it fresh, if it holds the lease.
-    kept: bool
+    is_auto_indexed: bool
 
     @property
     def indexed(self) -> bool:
@@ -183,7 +183,9 @@ class IndexState:
     def _describe_update(self) -> str:
         lease = self.store.lease
         if lease.held:
-            return "it is being brought up to date" if self.kept else "run `cortex index`"
+            return (
+                "it is being brought up to date" if self.is_auto_indexed else "run `cortex index`"
+            )
         holder = lease.holder()
         return f"process {holder} keeps it, with its own" if holder > 0 else "run `cortex index`"
 

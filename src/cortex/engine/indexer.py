@@ -1,8 +1,9 @@
 """One index run: bring a store up to date with a folder.
 
-Scan, compare, read, chunk, store, and let the indexes catch up. The one place that joins sources,
-worker and store. A run is safe to stop at any moment: every stored step is complete in itself, and
-the next run goes on from there. It doesn't know leases, threads or watching; the engine does.
+A run scans the folder, compares it with the store, reads and chunks what is new, stores it, and
+updates the indexes. Only this module joins sources, worker and store. A run may be stopped at any
+moment: every stored step is complete in itself, and the next run continues from there. It doesn't
+know leases, threads or watching; the engine does.
 """
 
 from __future__ import annotations
@@ -49,15 +50,15 @@ if TYPE_CHECKING:
 CHECK_FILES = 250
 # Text that may wait in memory; `limits.memory.buffer` may lower it.
 FLUSH_CHARACTERS = 16_000_000
-# Work that a kill can cost.
+# Time between two writes, so the most work that is lost if the process is killed.
 FLUSH_SECONDS = 2.0
-# Short, so that a query during the first run finds something soon.
+# Time until the indexes are first updated: short, so that a query soon finds something.
 FIRST_CATCH_UP_SECONDS = 1.0
-# Each catch-up makes a segment, and fewer segments are faster.
+# Time between later updates: each makes a segment, and fewer segments are faster to search.
 CATCH_UP_SECONDS = 10.0
 # Pause before a file that took too much time or memory is tried again.
 RETRY_SECONDS = 3_600
-# Files with a remembered place in git's history.
+# Files for which the order in git's history is stored.
 RECENT_FILES = 5_000
 # A file changed this shortly before it was read may change again within the clock's resolution.
 RACY_NS = 2_000_000_000
@@ -66,7 +67,7 @@ log = logging.getLogger(__name__)
 
 
 class Stopped(LimitError):
-    """A limit or a lack of workers ended the run; `report` covers the work done so far."""
+    """A limit or a failing worker ended the run; `report` covers the work done so far."""
 
     def __init__(
         self, code: str, message: str, report: IndexReport, context: Mapping[str, object]
@@ -83,8 +84,8 @@ class IndexTask:
     source: Source
     settings: Settings
     pool: Pool
-    # The embedding models to bring up to date.
-    makings: tuple[EmbeddingJob, ...] = ()
+    # The embedding models whose vectors to bring up to date.
+    embedding_jobs: tuple[EmbeddingJob, ...] = ()
     force: bool = False
     # Only these files and folders; None is the whole source.
     paths: Collection[str] | None = None
@@ -156,12 +157,12 @@ class _Run:
         self.retry = False
         # Device and inode of the folder.
         self.identity: tuple[int, int] | None = None
-        # The reason for making no more vectors.
+        # The limit because of which no more vectors are made.
         self.full: LimitError | None = None
-        # Files by outcome.
+        # Counts of files by outcome.
         self.added = self.changed = self.same = self.deleted = self.skipped = 0
         self.done = self.total = 0
-        # Files that killed the worker that read them.
+        # Count of files that killed the worker reading them.
         self.died = 0
 
     def go(self) -> IndexReport:
@@ -170,7 +171,7 @@ class _Run:
         content = task.store.content
         self._check_root()
         task.progress(Progress("scanning", 0, 0))
-        # Near the limit on files only a full scan decides the files that belong.
+        # Near the limit on files, only a full scan can decide which files belong.
         paths = (
             task.paths
             if task.paths is not None and content.doc_count(task.source.id) < self.rules.max_files
@@ -182,12 +183,12 @@ class _Run:
         self._queue_changed(scanned, known, skips, is_full_scan)
         task.share_queue(self.queue)
         self._read(known)
-        # Files are left where the pool was closed.
+        # Files are left over if the pool was closed.
         cancelled = bool(task.cancel) or self.done < self.total
         if self.died and not (self.added or self.changed or self.same):
             message = (
-                "nothing is indexed: the process that reads files died at each of "
-                f"{self.died} files"
+                f"nothing is indexed: the process that reads files died at each of {self.died} "
+                "files"
             )
             self._stop("WORKER_FAILED", message)
         self._check_root()
@@ -203,7 +204,9 @@ class _Run:
         return self._report("cancelled" if cancelled else "completed")
 
     def _check_root(self) -> None:
-        """Check that the folder is still the same: an unmounted disk is no emptied folder.
+        """Check that the folder is still the same one.
+
+        Otherwise an unmounted disk would look like a folder whose files were all removed.
 
         Raises: FileError FILE_NOT_FOUND.
         """
@@ -219,7 +222,7 @@ class _Run:
         if self.documents and not problem:
             if os.path.realpath(self.root) != str(self.root):
                 problem = (
-                    f"{self.root} leads elsewhere by now; remove the source and add it where it is"
+                    f"{self.root} now leads to another folder; remove the source and add that one"
                 )
             elif self.task.store.content.get(
                 f"mount:{self.task.source.id}"
@@ -229,9 +232,9 @@ class _Run:
             raise FileError("FILE_NOT_FOUND", problem, context={"path": str(self.root)})
 
     def _removed_paths(self, scanned: Scan, indexed: set[str]) -> list[str]:
-        """Files that are known but no longer there.
+        """Paths of indexed files that no longer exist.
 
-        Files below a folder that can't be read just now don't count as gone.
+        Files below a folder that can't be read at the moment don't count as removed.
         """
         unreadable = {skip.path for skip in scanned.skipped if skip.reason == "unreadable"}
         if "." in unreadable:
@@ -259,7 +262,7 @@ class _Run:
         )
         if task.force:
             content.set({"epoch": str(content.number("epoch") + 1)})
-            content.doubt()
+            content.recheck_vectors()
         self.salt = f"{self.stamp}:{content.number('epoch')}".encode()
         self.retry = (
             is_full_scan
@@ -385,7 +388,7 @@ class _Run:
             self.added += 1
 
     def _save_progress(self) -> None:
-        """Report the progress; flush and catch up where that is due or a query waits."""
+        """Report the progress; flush and update the indexes if that is due or a query waits."""
         now = time.monotonic()
         self.task.progress(Progress("reading", self.done, self.total))
         full = (
@@ -411,13 +414,13 @@ class _Run:
 
     def _catch_up(self) -> None:
         """Bring the indexes up to date with the database."""
-        jobs = () if self.full else [self._with_deadline(job) for job in self.task.makings]
+        jobs = () if self.full else [self._with_deadline(job) for job in self.task.embedding_jobs]
         try:
             self.task.store.indexes.catch_up(jobs, self.task.settings.limits.memory.embeddings)
         except LimitError as error:
             if error.code != "EMBEDDINGS_LIMIT":
                 raise
-            # Only the vectors stop here.
+            # The run continues without vectors.
             self.full = error
         self.caught_up = time.monotonic()
 
@@ -434,7 +437,7 @@ class _Run:
         return EmbeddingJob(job.stamp, embed_before_deadline)
 
     def _finish(self, files: int, skipped: list[tuple[str, str]]) -> None:
-        """Record that the whole source was seen."""
+        """Record a complete run over the source."""
         content = self.task.store.content
         content.finish(
             self.task.source.id,
@@ -491,7 +494,7 @@ class _Run:
     def _stop(self, code: str, message: str) -> None:
         """Keep the work done so far, and end the run. Raises: Stopped."""
         self._flush()
-        # Only the lexical index: vectors would take their time.
+        # Only the lexical index: vectors would take longer than the limit allows.
         self.task.store.indexes.catch_up()
         raise Stopped(
             code,
@@ -518,7 +521,7 @@ class _CancelOrDeadline(Cancel):
 
 
 def _chunker_stamp(settings: Settings, documents: bool) -> str:
-    """Version of reading and chunking; all files are read again when it changes."""
+    """Version of readers, chunkers and their settings; a change makes all files be read again."""
     reading = f"{DOCUMENTS}{readers.VERSION}:" if documents else ""
     if settings.security.redact == "index":
         reading += f"redacted{secret_scanner.VERSION}:"
@@ -531,10 +534,10 @@ def _chunker_stamp(settings: Settings, documents: bool) -> str:
 def _changed(
     file: ScannedFile, known: Known | None, skip: tuple[int, int, str] | None, retry: bool
 ) -> bool:
-    """True where a file must be read: new, changed, or skipped for a passing reason."""
+    """True if a file must be read: it is new, changed, or was skipped for a passing reason."""
     if skip is not None:
         size, mtime_ns, reason = skip
-        # Older versions left out all files that contain a secret; now only those that are one.
+        # Older versions skipped every file that contains a secret; now only key files are skipped.
         passing = (
             reason in ("worker died", "secret")
             or (retry and reason in ("timed out", "memory"))

@@ -23,14 +23,14 @@ from cortex.base.paths import root_text
 from cortex.base.settings import Settings
 from cortex.base.text import rfc3339
 from cortex.base.types import Doc, FileView, Freshness, Skipped, Source
-from cortex.engine.daily_snapshot import DailySnapshot
 from cortex.engine.embedders import Embedder
 from cortex.engine.embedders.circuit_breaker import Embedders
 from cortex.engine.engine import Engine
 from cortex.engine.file_view import FileViews
-from cortex.engine.folder_rules import check_label, check_root, check_unused, free_name
 from cortex.engine.home_store import HomeOpener, home_setup, open_home_store
+from cortex.engine.sources.folder_rules import check_label, check_root, check_unused, free_name
 from cortex.engine.store import Counts, Folder
+from cortex.engine.store.daily_snapshot import DailySnapshot
 from cortex.engine.store.index.vector_servers import open_vector_server
 
 if TYPE_CHECKING:
@@ -39,14 +39,17 @@ if TYPE_CHECKING:
 # Time that a writer waits for the lease holder to update the indexes.
 FOLLOW_SECONDS = 10.0
 POLL_SECONDS = 0.02
-_OUTSTANDING = {False: ("written", "found"), True: ("deleted", "gone from the indexes")}
+_NOT_FOLLOWED = {
+    False: "what was written can't be searched yet: %s",
+    True: "what was deleted is still in the indexes: %s",
+}
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class FolderState:
-    """A folder, and the library's figures about it."""
+    """A folder, with its figures in the library."""
 
     folder: Folder
     counts: Counts
@@ -56,14 +59,14 @@ class FolderState:
     indexed_at: str
     # Files that could not or must not be read.
     skipped: tuple[Skipped, ...]
-    # The folder exists.
+    # The folder exists on disk.
     present: bool
 
 
 class Library(Engine):
     """One person's documents."""
 
-    # Cited code may be on this machine.
+    # False for a Core's replica: code that its records cite isn't on that machine.
     has_files = True
 
     def __init__(
@@ -80,9 +83,9 @@ class Library(Engine):
     ) -> None:
         """Open the library of a home.
 
-        `embedder` or `embedders`, and `vector_server`, replace those of the settings; the owner of
-        lent `embedders` or `vector_server` closes them. `repair` is as in `Engine`. Without
-        `snapshots` the home is backed up by other means.
+        `embedder` or `embedders`, and `vector_server`, replace those of the settings; the caller
+        closes `embedders` and the `vector_server` that it passes. `repair` is as in `Engine`.
+        Without `snapshots` the home is backed up by other means.
         """
         self._lent_server = vector_server is not None
         self._vector_server = vector_server or open_vector_server(settings)
@@ -90,7 +93,7 @@ class Library(Engine):
         self._reader_lock = threading.Lock()
         self._documents_by_id: tuple[int, dict[str, tuple[Folder, str]]] = (-1, {})
         self._snapshot = DailySnapshot()
-        # Lease holder that was waited for in vain, and its watermark then.
+        # Lease holder that didn't update the indexes in time, and its watermark then.
         self._stalled_holder = (0, -1)
         # Called on close.
         self._close_callbacks: list[Callable[[], None]] = []
@@ -107,22 +110,21 @@ class Library(Engine):
             self.chores.append(lambda: self._snapshot.look(self.store))
 
     def back_up(self, wait_seconds: float) -> None:
-        """Begin the day's snapshot, if it is due and this process writes, and wait that long."""
+        """Start the daily snapshot if it is due and this process holds the lease, then wait."""
         self._snapshot.begin(self.store, wait_seconds)
 
     def follow(self, *, forget: bool = False) -> bool:
-        """Bring the indexes up to date with the last write; true where they are.
+        """Bring the indexes up to date with the last write; true once they are.
 
         With `forget`, deleted text must be gone from them, too. The lease holder does the work. The
-        write itself is durable before this call and stays so, even where the indexes can't follow
-        yet.
+        write itself is durable before this call, even if the indexes can't be updated yet.
         """
         try:
             return self._follow(forget)
         except (CortexError, MemoryError, OSError) as error:
             # A full disk, or another writer: the auto-indexer tries again.
             message = explained(error, "indexing").message
-            log.warning("what was %s isn't %s yet: %s", *_OUTSTANDING[forget], message)
+            log.warning(_NOT_FOLLOWED[forget], message)
             return False
 
     def _follow(self, forget: bool) -> bool:
@@ -131,16 +133,16 @@ class Library(Engine):
         # Later writes are for their own writers to wait for.
         written = store.content.seq()
         deadline = time.monotonic() + FOLLOW_SECONDS
-        if self.holds():
+        if self.holds_lease():
             self.embedding.catch_up()
             if forget:
                 store.indexes.tidy()
         while (watermark := store.indexes.state()[1]) < written or (
-            forget and store.content.words_linger
+            forget and store.content.keeps_deleted_words
         ):
-            if self.holds() or not (holder := store.lease.holder()):
+            if self.holds_lease() or not (holder := store.lease.holder()):
                 return False
-            # The holder is stopped or busy: only the first caller waits for that.
+            # The holder is stopped or busy. Only the first caller waits for it.
             if self._stalled_holder == (holder, watermark) or not _wait(deadline):
                 self._stalled_holder = (holder, watermark)
                 return False
@@ -182,8 +184,8 @@ class Library(Engine):
     ) -> Folder:
         """Register a folder of documents; nothing is read yet.
 
-        Raises: ConfigError SOURCE_REFUSED for a path that is no folder, private, the system's, or
-        within another source.
+        Raises: ConfigError SOURCE_REFUSED for a path that isn't a folder, is private or the
+        system's, or overlaps another source.
         """
         root = Path(os.path.realpath(path.expanduser()))
         known = self.folders()
@@ -215,7 +217,7 @@ class Library(Engine):
         return folder
 
     def remove_folder(self, folder: Folder) -> int:
-        """Remove a folder, its documents, texts and vectors, at once and for good.
+        """Remove a folder with its documents, texts and vectors, immediately and permanently.
 
         Returns the number of documents.
         """
@@ -223,7 +225,7 @@ class Library(Engine):
         # A run over this folder ends at its next step.
         count = self.store.folders.remove(folder)
         if self._vector_server is not None:
-            # It may be unreachable now; the vectors are removed later.
+            # The server may be unreachable now; the vectors are removed later.
             self.store.content.set({"removed": str(self.store.content.seq())})
         self.store.content.drop_recent()
         # Without the lease, its holder does this.
@@ -236,7 +238,7 @@ class Library(Engine):
         return count
 
     def state_of(self, folder: Folder) -> FolderState:
-        """Figures of the library about a folder."""
+        """State of a folder: counts, size, last run and skipped files."""
         content, source = self.store.content, folder.source
         indexed = content.indexed_at(source.id)
         return FolderState(
@@ -249,7 +251,7 @@ class Library(Engine):
         )
 
     def freshness(self) -> Freshness:
-        """State of the library: that of the folder compared longest ago."""
+        """State of the library; its time is that of the folder compared longest ago."""
         state = super().freshness()
         compared = [self.store.content.indexed_at(folder.source.id) for folder in self.folders()]
         oldest = min(compared, default=0) if all(compared) else 0
@@ -316,12 +318,12 @@ class Library(Engine):
                     self._reader.embedders = self.embedders
                     self._reader.embedding.use(self.embedders)
 
-    def rest(self, idle_seconds: float) -> None:
+    def release_idle(self, idle_seconds: float) -> None:
         """Release worker processes that were unused for that long, the reader's too."""
-        super().rest(idle_seconds)
+        super().release_idle(idle_seconds)
         reader = self._reader
         if reader is not None:
-            reader.rest(idle_seconds)
+            reader.release_idle(idle_seconds)
 
     def at_close(self, end: Callable[[], None]) -> None:
         """Register a callback for `close`."""

@@ -1,4 +1,4 @@
-"""Open store of an engine with the work on it, reopened where its files were replaced."""
+"""Open store of an engine, with its runs and embedding; reopened if its files were replaced."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class OpenedStore:
 
     @property
     def damaged(self) -> bool:
-        """True where an index has to be rebuilt."""
+        """True if an index has to be rebuilt."""
         return self.store.indexes.damaged or self.embedding.damaged
 
     def close(self) -> None:
@@ -42,7 +42,7 @@ class OpenedStore:
 
 
 class StoreHandle:
-    """The store that an engine has open, opened anew where that is needed."""
+    """The store that an engine has open; reopens it when its files are removed or damaged."""
 
     def __init__(
         self,
@@ -64,9 +64,9 @@ class StoreHandle:
         return self._closed
 
     def current(self) -> OpenedStore:
-        """Return the open store; reopen it where its files were removed.
+        """Return the open store; reopen it if its files were removed.
 
-        No other process could see what is written to removed files.
+        Other processes would never see what is written to removed files.
         """
         opened = self._opened
         if self._closed or not opened.store.replaced:
@@ -75,7 +75,7 @@ class StoreHandle:
             directory = opened.store.directory
             if self._opened is not opened or directory is None or has_lost_project(directory):
                 return self._opened
-            log.warning("the files of %s were removed or replaced: it is opened anew", directory)
+            log.warning("the files in %s were removed or replaced; reopening the store", directory)
             self._reopen(directory)
             opened.embedding.close()
             # This also ends a run under way, at its next step.
@@ -83,7 +83,7 @@ class StoreHandle:
         return self._opened
 
     def start_anew(self, error: CortexError) -> bool:
-        """Set a project's damaged database aside and begin an empty one; true where done."""
+        """Replace a project's damaged database by an empty one; true if that was done."""
         opened = self._opened
         if self._closed or not self._replacement.may_replace(opened.store, error):
             return False
@@ -95,7 +95,7 @@ class StoreHandle:
         return True
 
     def replace_reported(self) -> None:
-        """Start anew where another process reported the database damaged."""
+        """Replace the database if another process reported it damaged."""
         store = self.current().store
         if self._replacement.is_due(store.directory):
             self.start_anew(reported_damage(store))
@@ -105,7 +105,7 @@ class StoreHandle:
         self._on_reopened()
 
     def stop(self) -> None:
-        """Signal the work on the store to end, and reopen nothing from now on."""
+        """Signal the work on the store to end, and don't reopen it any more."""
         self._closed = True
         self._opened.embedding.stop()
 

@@ -80,13 +80,13 @@ class RunQueue:
         source: Source,
         pool: Pool,
         settings: Callable[[Source], Settings],
-        makings: Callable[[], tuple[EmbeddingJob, ...]],
+        embedding_jobs: Callable[[], tuple[EmbeddingJob, ...]],
     ) -> None:
         self._store = store
         self._source = source
         self._pool = pool
         self._settings = settings
-        self._makings = makings
+        self._embedding_jobs = embedding_jobs
         self._turn = threading.Lock()
         # Limits the runs that wait for the one under way.
         self._waiting_slots = threading.BoundedSemaphore(WAITING_RUNS)
@@ -277,7 +277,7 @@ class RunQueue:
             source=request.source,
             settings=self._settings(request.source),
             pool=self._pool,
-            makings=self._makings(),
+            embedding_jobs=self._embedding_jobs(),
             force=request.force,
             paths=request.paths,
             progress=note,

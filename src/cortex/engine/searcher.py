@@ -1,7 +1,7 @@
 """Searcher: answers the queries of one engine.
 
-Knows the mode of a query, the cache of answers, the wait for a first index, and what to do when an
-embedder or an index fails on the way. Retrieval and ranking are in `engine/search/`.
+Chooses the way to answer by the query's mode, caches answers, waits for a first index, and retries
+when an embedder or an index fails. Retrieval and ranking are in `engine/search/`.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from cortex.engine.indexer import scan_files
 from cortex.engine.opened_store import OpenedStore
 from cortex.engine.search import BELOW_THRESHOLD, NO_EMBEDDER, check_query, parse, search
 
-# Above this, reading everything for one answer takes longer than indexing it once.
+# With more files, reading all of them for one answer takes longer than indexing them once.
 FULL_MODE_FILES = 2_500
 # Time that a query waits for a first index before it answers from a partial one.
 FIRST_ANSWER_SECONDS = 8.0
-# A run over this many files takes a moment.
+# A run over at most this many files takes only a moment.
 SHORT_RUN_FILES = 100
 POLL_SECONDS = 0.05
 NOT_ALL = "this folder is not fully indexed yet: answered from what is there"
@@ -37,15 +37,15 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """A query, and what may answer it."""
+    """A query, with the sources and docs that may answer it."""
 
     query: Query
     sources: tuple[Source, ...]
-    # All docs of the sources where it is None.
+    # The only docs that may be returned; None for all docs of the sources.
     docs: frozenset[int] | None
     cancel: Cancel
     deadline: float
-    # The answer comes from the index of the engine's folder.
+    # True if the index of the engine's own folder is searched.
     is_of_folder: bool
 
 
@@ -60,9 +60,10 @@ class Searcher:
         repair: Callable[[], bool],
         notice: Callable[[], str],
     ) -> None:
-        """Answer from `opened`, or where the query asks for it from an engine in memory.
+        """Answer from the store that `opened` returns.
 
-        `repair` is as in `Healing`; `notice` is the reason for a rebuild of the store, or empty.
+        In full mode an engine in memory answers, which `open_reader` opens. `repair` is as in
+        `Healing`; `notice` returns the reason for which the store was replaced, or "".
         """
         self._opened = opened
         self._state = state
@@ -76,7 +77,7 @@ class Searcher:
         self.totals = (0, 0.0)
 
     def reset_cache(self, settings: Settings) -> None:
-        """Begin an empty cache of the size that the settings allow."""
+        """Replace the cache by an empty one of the size that the settings allow."""
         self.cache = Cache(
             min(settings.search.cache_size, settings.limits.memory.cache),
             settings.retention.days * 86_400,
@@ -87,12 +88,12 @@ class Searcher:
         self.reset_cache(settings)
         self._adhoc.reconfigure(settings)
 
-    def rest(self, idle_seconds: float) -> None:
-        """Release the engine in memory when it was unused for that long."""
-        self._adhoc.rest(idle_seconds)
+    def release_idle(self, idle_seconds: float) -> None:
+        """Close the engine in memory if it was unused for that long."""
+        self._adhoc.release_idle(idle_seconds)
 
     def close(self) -> None:
-        """Release the engine in memory; its search under way ends at its next file."""
+        """Close the engine in memory; a search under way ends at its next file."""
         self._adhoc.close()
 
     def search(
@@ -128,19 +129,20 @@ class Searcher:
     def _answer_cached(self, request: _Request) -> Page:
         """Answer from the cache, or cache the answer."""
         query, docs, version = request.query, request.docs, self._version()
-        # A digest of the docs: 100,000 of them are some 8 MB, which the cache would not count.
+        # The key has a digest of the docs: 100,000 ids take some 8 MB, which the cache would not
+        # count.
         digest = docs if docs is None else (len(docs), hash(docs))
         key = (request.sources, query, version, digest, self._opened().store.viewer)
         if (page := self.cache.get(key)) is not None:
             return replace(page, cached=True)
         page = self._answer(request)
-        # The version differs where an embedder failed meanwhile, or a write came between.
+        # The version differs if an embedder failed or a write happened meanwhile.
         if self._version() == version:
             self.cache.put(key, page, 2 * len(query.text) + 8 * len(query.snippets))
         return page
 
     def _version(self) -> tuple[object, ...]:
-        """All that an answer depends on besides its query."""
+        """State of the store, its indexes and its embedder, on which an answer depends."""
         opened = self._opened()
         store = opened.store
         return store.content.seq(), store.indexes.state(), opened.embedding.state()
@@ -185,42 +187,42 @@ class Searcher:
         return replace(page, mode=Mode.FULL, hits=hits)
 
     def _search_index(self, request: _Request) -> Page:
-        """Answer from the index, by another embedder or repaired where one fails on the way."""
+        """Answer from the index; try the next embedder if one fails, and repair damage once."""
         tried_repair = not self._healing.heal()
         while True:
             opened = self._opened()
             answering = opened.embedding.answering()
             embedder, stamp = answering.embedder, answering.stamp
-            meaning = (stamp, embedder.query) if embedder and stamp else None
+            model = (stamp, embedder.query) if embedder and stamp else None
             try:
                 page = search(
                     opened.store,
                     request.sources,
                     request.query,
-                    meaning=meaning,
+                    model=model,
                     cancel=request.cancel,
                     deadline=request.deadline,
-                    why_words=answering.why or NO_EMBEDDER,
+                    lexical_reason=answering.why or NO_EMBEDDER,
                     docs=request.docs,
                 )
             except CortexError as error:
                 if embedder is None or not (embedder.rests or opened.store.indexes.sets.away):
                     raise
-                log.warning("%s could not answer a question: %s", embedder.name, error.message)
-                # This embedder rests now: the next one answers, or lexical search does.
+                log.warning("%s could not embed a query: %s", embedder.name, error.message)
+                # This embedder is skipped for a while: the next one answers, or lexical search.
                 continue
             if not tried_repair and opened.damaged:
-                # The damage was discovered by this search.
+                # This search has discovered the damage.
                 tried_repair = True
                 if self._healing.heal():
                     continue
-            stands_in = meaning is not None and answering.why and page.mode is not Mode.WORDS
+            stands_in = model is not None and answering.why and page.mode is not Mode.WORDS
             return replace(page, notes=(*page.notes, answering.why)) if stands_in else page
 
     def _with_progress(self, page: Page) -> Page:
-        """Add a note about files that are not indexed yet.
+        """Add a note about files that aren't indexed yet.
 
-        During a first run it replaces the note that nothing was found.
+        During a first run it replaces the note that nothing reaches the threshold.
         """
         opened, state = self._opened(), self._state()
         if state.indexed:
@@ -232,19 +234,16 @@ class Searcher:
         return replace(page, notes=(notice, *notes) if notice else notes, is_partial=True)
 
     def _is_indexing(self, opened: OpenedStore) -> bool:
-        """True where a run is under way or will soon be, here or in the lease holder."""
+        """True if a run is under way or due soon, here or in the process with the lease."""
         lease = opened.store.lease
         return (
             opened.runs.running.is_set()
-            or self._state().kept
+            or self._state().is_auto_indexed
             or (not lease.held and lease.holder() > 0)
         )
 
     def _await_first_index(self, query: Query, cancel: Cancel) -> None:
-        """Wait a little for the first index.
-
-        Waits for the files that match the query; where the run is short, for all of it.
-        """
+        """Wait briefly for the first index: for the end of a short run, or for matching files."""
         deadline = time.monotonic() + FIRST_ANSWER_SECONDS
         preference: Preference | None = None
         while time.monotonic() < deadline and not cancel and not self._state().indexed:
@@ -256,7 +255,7 @@ class Searcher:
                 preference = runs.queue.prefer(parse(query.text, query.code).keywords)
             is_running = runs.running.is_set()
             is_short = is_running and runs.step.total <= SHORT_RUN_FILES
-            # The matching files are searchable, or only the process that indexes knows them.
+            # Matching files are searchable, or another process indexes and only it knows them.
             is_answerable = not is_running or (preference is not None and preference.is_searchable)
             if is_answerable and not is_short and opened.store.indexes.state()[1] >= 1:
                 return

@@ -1,4 +1,4 @@
-"""Folder of a project's store: its location, and if it may be used."""
+"""Folder of a project's store: where it is, and whether it may be used."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OWN_PATTERNS = ("cortex.db*", "lease", "words*", "vectors*")
 def find_store(root: Path, home: Path) -> Path:
     """Find the folder of a root's store.
 
-    A store that came with the repository isn't used: it could answer with anything.
+    A store that came with the repository isn't used, because its content can't be trusted.
     """
     folder = store_dir(root, home)
     if (folder / STORE_NAME).exists() and git.tracks(folder, *OWN_PATTERNS):
@@ -25,13 +25,10 @@ def find_store(root: Path, home: Path) -> Path:
 
 
 def has_lost_project(directory: Path) -> bool:
-    """True where the folder around a project's store is gone, too.
-
-    It was moved or unmounted, and must not be made anew.
-    """
+    """True if the project itself is gone: moved or unmounted, so it must not be created again."""
     return directory.name == STORE_FOLDER and not directory.parent.is_dir()
 
 
 def rebuild_damaged(root: Path, settings: Settings) -> Path:
-    """Set a damaged store aside, so that the next engine begins anew; return the old file."""
+    """Set a damaged store aside, so that the next engine starts empty; return the old file."""
     return set_aside(find_store(root.resolve(), settings.home))

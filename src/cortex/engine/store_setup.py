@@ -51,10 +51,10 @@ class StoreSetup:
 
     # None keeps everything in memory.
     directory: Path | None
-    # Opens the store in a directory for a root, for reading only where the flag says so.
+    # Opens a store, given its directory, its root, and whether it is read-only.
     open: Callable[[Path | None, str, bool], Store]
     sources: SourceSet
-    # It can be rebuilt from its files, so a damaged database is set aside and begun anew.
+    # The content can be read again from files, so a damaged database may be replaced.
     is_disposable: bool
 
 

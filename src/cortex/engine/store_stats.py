@@ -1,4 +1,4 @@
-"""Figures about one open store, for status and doctor."""
+"""Statistics of one open store, for status and doctor."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SMALL_BYTES, LARGE_BYTES = 10_000, 100_000
 
 
 def collect_stats(opened: OpenedStore, state: Freshness, searcher: Searcher) -> StoreStats:
-    """Collect the figures."""
+    """Collect the statistics of a store."""
     store, runs, source = opened.store, opened.runs, opened.source.id
     content = store.content
     counts = content.counts(source)

@@ -17,7 +17,7 @@ GROUP = "cortex.plugins"
 CATEGORIES: Mapping[str, str] = {
     "context": "brings context that Cortex itself doesn't have",
     "ingestion": "brings observations from elsewhere",
-    "routing": "tells where something belongs",
+    "routing": "decides where something belongs",
     "policy": "says what may be written",
 }
 PERMISSIONS: Mapping[str, str] = {

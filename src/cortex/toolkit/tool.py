@@ -1,9 +1,9 @@
-"""Definitions of tools, resources and prompts, from which every transport is derived.
+"""Definitions of tools, resources and prompts, which every transport serves.
 
-A family module builds a `Family` around the context it opened; transports list it, bind arguments
-and run it. This module knows neither JSON-RPC nor HTTP nor argv. Road not taken: deriving a tool
-from a function's signature by decorator; a pydantic model has ranges, aliases and descriptions in
-one readable place and gives the schema and the validation from the same lines.
+A family module builds a `Family` around the context that it opened; transports list its tools, bind
+arguments and run them. This module knows neither JSON-RPC nor HTTP nor command lines. Road not
+taken: deriving a tool from a function's signature with a decorator. A pydantic model states ranges,
+aliases and descriptions in one readable place, and gives both the schema and the validation.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ PROBLEMS_SHOWN = 5
 
 
 class Arguments(BaseModel):
-    """Base of every tool's arguments: JSON types are taken literally, unknown names are refused."""
+    """Base of every tool's arguments: values aren't converted, and unknown names are rejected."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -54,9 +54,11 @@ class Call:
 
     cancel: Cancel = field(default_factory=Cancel)
     report: Callable[[float, float | None, str], None] = lambda done, total, message: None
-    meta: Mapping[str, object] = field(default_factory=dict)  # metadata of the request
-    client: str = ""  # name of the client
-    # Takes a family and a line about a call, never its content.
+    # Metadata of the request.
+    meta: Mapping[str, object] = field(default_factory=dict)
+    # Name of the client.
+    client: str = ""
+    # Writes a line about a call of a family's tool to the log, never the call's content.
     trace: Callable[[str, str], None] | None = None
 
     def progress(self, done: float, total: float | None = None, message: str = "") -> None:
@@ -68,8 +70,8 @@ class Call:
 class Answer:
     """Result of a tool; with `failed` the text is a rendered error, and `error` the original.
 
-    `notes` are for readers of a text that has no place for them; `meta` has the same for programs.
-    With `fault` the contract requires an error of the request in place of a result.
+    `notes` are shown to people if the text can't contain them; `meta` has the same for programs.
+    With a `fault`, the request is answered by that error instead of a result.
     """
 
     text: str
@@ -79,12 +81,13 @@ class Answer:
     notes: tuple[str, ...] = ()
     meta: Mapping[str, object] | None = None
     fault: Fault | None = None
-    hits: int | None = None  # of a search
+    # Number of hits of a search.
+    hits: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Error of a request instead of a result: the code and message of a family's contract."""
+    """Error that answers a request in place of a result, with a code of the family's contract."""
 
     number: int
     message: str
@@ -100,14 +103,16 @@ class Tool:
     family: str
     name: str
     title: str
-    description: str  # the first sentence says when to use the tool
+    # Its first sentence says when to use the tool.
+    description: str
     arguments: type[BaseModel]
     run: Callable[[Any, Any, Call], Answer]
     writes: bool
     idempotent: bool
     destructive: bool = False
     open_world: bool = False
-    keyed: bool = False  # takes an idempotency key: a repeated call has no second effect
+    # Takes an idempotency key, so a repeated call has no second effect.
+    keyed: bool = False
     output_schema: Mapping[str, object] | None = None
 
 
@@ -171,15 +176,17 @@ class Family:
     """Tools, resources and prompts that belong together, and the context that they run on."""
 
     name: str
-    instructions: str  # when to use which tool; a few sentences
+    # When to use which tool, in a few sentences.
+    instructions: str
     context: Any
     tools: tuple[Tool, ...]
     resources: tuple[Resource, ...] = ()
     prompts: tuple[Prompt, ...] = ()
     render_error: Callable[[CortexError], str] = envelope
-    # Maps an error to a fault; None makes the error the tool's answer.
+    # Returns the fault for an error, or None to answer with the rendered error.
     fault: Callable[[CortexError], Fault | None] = lambda error: None
-    warnings: tuple[str, ...] = ()  # for the person who starts the server
+    # For the person who starts the server.
+    warnings: tuple[str, ...] = ()
     close: Callable[[], None] = lambda: None
     # The family's search targets, opened for one call.
     places: Callable[[], AbstractContextManager[Sequence[SearchTarget]]] = lambda: nullcontext(())
@@ -205,7 +212,7 @@ def _run(family: Family, tool: Tool, arguments: BaseModel, call: Call) -> Answer
         return tool.run(family.context, arguments, call)
     except CortexError as error:
         return _failure(family, error)
-    # Last line of defence of the transport.
+    # A transport must answer every call.
     except Exception as error:
         return _failure(family, unforeseen(error, spell(tool.name)))
 
@@ -228,7 +235,7 @@ def unforeseen(error: Exception, where: str) -> CortexError:
 
 
 def spell(name: str, *, dotted: bool = False) -> str:
-    """Return a tool's name as it is listed: with `_` for dots, which many clients refuse."""
+    """Return a tool's name as clients see it: with `_` for dots, which many clients reject."""
     return name if dotted else name.replace(".", "_")
 
 
@@ -246,7 +253,7 @@ def list_once(families: Sequence[Family]) -> list[Family]:
 def find_tool(families: Sequence[Family], name: str) -> tuple[Family, Tool]:
     """Find a tool by name, in either spelling, and its family.
 
-    Raises: InputError ARGUMENT_INVALID, naming the nearest known.
+    Raises: InputError ARGUMENT_INVALID; its message suggests the most similar name.
     """
     tools = [(family, tool) for family in families for tool in family.tools]
     # An exact match takes precedence over one in the other spelling.
@@ -262,11 +269,11 @@ def find_tool(families: Sequence[Family], name: str) -> tuple[Family, Tool]:
 def bind(tool: Tool, arguments: Mapping[str, object] | None) -> BaseModel:
     """Validate arguments with the tool's model.
 
-    Raises: InputError ARGUMENT_INVALID, with a sentence for each problem.
+    Raises: InputError ARGUMENT_INVALID; its message lists the problems.
     """
     try:
-        # Through JSON, where strict mode means JSON's types: a list fits a tuple, a string fits an
-        # enum, but "5" isn't a number.
+        # Via JSON, because strict mode then means the types of JSON: a list is valid for a tuple
+        # and a string for an enum, but "5" isn't a number.
         return tool.arguments.model_validate_json(json.dumps(arguments or {}), strict=True)
     except ValidationError as error:
         problems = [_problem(tool, detail) for detail in error.errors(include_url=False)]
@@ -296,7 +303,7 @@ def _problem(tool: Tool, detail: ErrorDetails) -> str:
 
 
 def _names_beside(schema: Mapping[str, Any], loc: tuple[int | str, ...]) -> list[str]:
-    """Return the names that a schema knows at the place where `loc` has an unknown one."""
+    """Return the names that are valid where `loc` has an unknown one."""
     for part in loc[:-1]:
         schema = (
             schema.get("items", {})
@@ -320,7 +327,7 @@ def _echo(value: object) -> str:
 
 
 class _AnyNumber:
-    """Describes a whole number as JSON's "number"."""
+    """Annotation that gives a whole number the schema type "number"."""
 
     def __get_pydantic_json_schema__(
         self, schema: core_schema.CoreSchema, render: GetJsonSchemaHandler
@@ -349,9 +356,9 @@ def nearest_within(least: int, most: int) -> BeforeValidator:
     return BeforeValidator(clamp)
 
 
-# A count with the schema type "number": programs write 50 or 50.0, and both mean fifty.
+# A count with the schema type "number", because programs write 50 as well as 50.0.
 Whole = Annotated[int, BeforeValidator(_whole), _AnyNumber()]
-# Arguments of every tool with long answers; optional additions to the contracts.
+# Optional arguments that every tool with long answers adds to its contract.
 Budget = Annotated[
     Whole | None,
     Field(description="Most tokens that the answer may cost (characters / 4)", ge=1, le=100_000),
@@ -361,7 +368,7 @@ Cursor = Annotated[
 ]
 
 
-# pydantic leaves these names in the schema of a nullable field with a range.
+# JSON schema names of the range keywords that pydantic leaves in the schema of a nullable field.
 _RANGES = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
 
 

@@ -517,7 +517,7 @@ def test_new_process_has_the_last_readable_settings_of_a_broken_file(
         before.security.redact,
         True,
     )
-    assert ["what it said before counts" in warning for warning in after.ignored_files()] == [
+    assert ["its last valid content is used" in warning for warning in after.ignored_files()] == [
         True,
         True,
     ]

@@ -20,31 +20,33 @@ def make_candidate(
 
 
 def test_exact_case_of_a_name_is_stronger_than_another_case():
-    same = features.definition("Lease", "store.Lease", ["Lease"], [])
-    other = features.definition("lease", "store.lease", ["Lease"], [])
+    same = features.definition_match("Lease", "store.Lease", ["Lease"], [])
+    other = features.definition_match("lease", "store.lease", ["Lease"], [])
     assert same == 1.0 > other > 0
 
 
 def test_qualified_query_matches_only_that_qualification():
-    right = features.definition("apply", "Store.apply", ["apply", "Store"], ["Store.apply"])
-    wrong = features.definition("apply", "Change.apply", ["apply", "Store"], ["Store.apply"])
+    right = features.definition_match("apply", "Store.apply", ["apply", "Store"], ["Store.apply"])
+    wrong = features.definition_match("apply", "Change.apply", ["apply", "Store"], ["Store.apply"])
     assert (right, wrong) == (1.0, 0.5)
 
 
 def test_qualification_matches_its_inner_part_in_any_case():
-    assert features.definition("apply", "cortex.Store.apply", ["apply"], ["store.apply"]) == 1.0
-    assert features.definition("apply", "Restore.apply", ["apply"], ["Store.apply"]) == 0.5
+    assert (
+        features.definition_match("apply", "cortex.Store.apply", ["apply"], ["store.apply"]) == 1.0
+    )
+    assert features.definition_match("apply", "Restore.apply", ["apply"], ["Store.apply"]) == 0.5
 
 
 def test_prefix_match_is_stronger_the_less_is_missing():
-    assert features.beginning("parse_it", "parse", 3, 9) > features.beginning(
+    assert features.prefix_match("parse_it", "parse", 3, 9) > features.prefix_match(
         "parse_everything_else", "parse", 3, 9
     )
 
 
 def test_prefix_match_is_stronger_the_more_the_name_is_used():
     strengths = [
-        features.beginning("parse_it", "parse", references, 40) for references in (0, 1, 10, 40)
+        features.prefix_match("parse_it", "parse", references, 40) for references in (0, 1, 10, 40)
     ]
     assert strengths == sorted(strengths)
     assert len(set(strengths)) == 4
@@ -53,7 +55,7 @@ def test_prefix_match_is_stronger_the_more_the_name_is_used():
 
 @given(st.text(min_size=1, max_size=30), st.integers(0, 10_000), st.integers(0, 10_000))
 def test_prefix_match_is_worth_between_zero_and_half(rest: str, references: int, more: int):
-    assert 0 <= features.beginning("take" + rest, "take", references, references + more) <= 0.5
+    assert 0 <= features.prefix_match("take" + rest, "take", references, references + more) <= 0.5
 
 
 def test_package_init_block_with_the_whole_name_is_a_reexport():

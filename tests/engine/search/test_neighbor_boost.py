@@ -99,8 +99,8 @@ def test_neighbor_boost_is_in_the_explanation_and_the_reason(library):
     page = ask(library, "new lamp of the lighthouse", explain=True)
     first, second = page.hits[:2]
     assert dict(first.evidence)["words"] > 0
-    assert dict(second.evidence)["what stands beside it"] > 0
-    assert second.why == "what stands beside it"
+    assert dict(second.evidence)["neighbouring chunks"] > 0
+    assert second.why == "neighbouring chunks"
 
 
 def test_hidden_memory_boosts_no_neighbor(library):
@@ -145,7 +145,7 @@ def test_long_memory_boosts_its_neighbors_less(library):
         hits = ask(library, "lighthouse lamp", explain=True).hits
         shares.append(
             dict(next(hit for hit in hits if hit.path == f"s{number}_2").evidence)[
-                "what stands beside it"
+                "neighbouring chunks"
             ]
         )
     assert 0 < shares[1] < shares[0] / 2

@@ -246,12 +246,12 @@ def test_explanation_of_a_chunk_that_stands_for_its_file_adds_up():
         make_candidate("a.py", words=0.4, doc=1),
         make_candidate("a.py", words=0.5, doc=1, line=9),
     ]
-    masses = {"take": 1.0, "lease": 1.0}
+    word_weights = {"take": 1.0, "lease": 1.0}
     candidates[1].place = replace(
         candidates[1].place, chunk=replace(candidates[1].place.chunk, qualified="other")
     )
     parsed = parse("take the lease away")
-    first = rank(candidates, parsed, no_words, {}, masses)[0]
+    first = rank(candidates, parsed, no_words, {}, word_weights)[0]
     assert first is candidates[0]
     assert dict(explain(first, parsed))["order in its file"] == pytest.approx(0.1)
     assert sum(part for _, part in explain(first, parsed)) == pytest.approx(first.score, abs=1e-3)
@@ -355,7 +355,7 @@ def test_explanation_lists_every_counting_feature_with_four_digits():
     candidate.role, candidate.repeat, candidate.fresh = 0.4, 0.123456, 0.234567
     assert explain(candidate, parse("anything else")) == (
         ("words", 0.1235),
-        ("what stands beside it", 0.3457),
+        ("neighbouring chunks", 0.3457),
         ("speaker", 0.2),
         ("meaning", 0.2346),
         ("coverage", round(PHRASE.coverage / 4, 4)),
@@ -396,7 +396,7 @@ def test_explanation_of_fused_ranks_has_the_share_of_each():
         ({"stem": 1.0, "path": 0.2}, "path"),
         ({"path": 0.3}, "words"),
         ({"path": 0.5, "meaning": 0.9}, "meaning"),
-        ({"beside": 0.6}, "what stands beside it"),
+        ({"beside": 0.6}, "neighbouring chunks"),
         ({"beside": 0.4}, "words"),
         ({"beside": 0.8, "meaning": 0.9}, "meaning"),
         ({"meaning": 0.6}, "meaning"),

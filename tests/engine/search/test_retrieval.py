@@ -50,10 +50,10 @@ def find(store: tuple[Store, int]) -> Find:
 
     def ask(text: str, **more: object) -> list[Candidate]:
         parsed, words = parse(text), opened.indexes.words()
-        narrow = SearchFilter((source,), **more)  # type: ignore[arg-type]
+        scope = SearchFilter((source,), **more)  # type: ignore[arg-type]
         with opened.reading():
             return list(
-                find_by_words(opened, words, narrow, parsed, weigh_words(words, parsed)).values()
+                find_by_words(opened, words, scope, parsed, weigh_words(words, parsed)).values()
             )
 
     return ask
@@ -185,8 +185,8 @@ def test_names_and_locations_are_found_without_a_lexical_index(store: tuple[Stor
 
 
 def test_a_rare_word_is_worth_more_than_a_common_one(store: tuple[Store, int]):
-    masses = weigh_words(store[0].indexes.words(), parse("return tested"))
-    assert masses["tested"] > masses["return"] > 0
+    word_weights = weigh_words(store[0].indexes.words(), parse("return tested"))
+    assert word_weights["tested"] > word_weights["return"] > 0
 
 
 def test_words_with_a_weight_rounded_to_zero_still_find_their_chunks(store: tuple[Store, int]):

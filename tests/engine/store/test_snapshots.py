@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from cortex.base.errors import CortexError
-from cortex.engine.daily_snapshot import back_up_soon
 from cortex.engine.store import STORE_NAME, Store, check_present, schema, set_aside, snapshots
+from cortex.engine.store.daily_snapshot import back_up_soon
 from cortex.engine.store.snapshots import (
     ASKED,
     DAILY,

@@ -179,7 +179,9 @@ def test_broken_transaction_accepts_no_more_writes(connect):
     with pytest.raises(CortexError), connections.together():
         put(connections, 1)
         connections._writer.execute("ROLLBACK")  # as a full disk does
-        with pytest.raises(StoreError, match="could not be kept") as failed:
+        with pytest.raises(
+            StoreError, match="an earlier write of the same transaction failed"
+        ) as failed:
             put(connections, 2)
         assert failed.value.code == "STORE_IO"
         raise failed.value

@@ -188,7 +188,7 @@ def test_deleted_memory_is_gone_although_another_process_holds_the_lease(library
     try:
         with open_library(settings_of(isolated.cortex)) as other:
             add(other, Memory("", "Lamps are blue"))
-            assert not other.holds()
+            assert not other.holds_lease()
             assert delete(other, [one_of(other, key)]).complete
             assert b"quagga" not in all_bytes(isolated.cortex)
             assert titles(memories(other)) == ["Lamps are blue"]
@@ -213,7 +213,7 @@ def test_writes_are_kept_and_deletion_is_incomplete_while_the_index_is_locked(
 ):
     old, gone = keep(library, "Lamps are blue"), keep(library, QUAGGA)
     mine = library.store.indexes.words()
-    assert mine is not None and library.holds()
+    assert mine is not None and library.holds_lease()
     mine.close()
     (folder,) = isolated.cortex.glob("words-*")
     others = LexicalIndex(folder)
@@ -226,12 +226,12 @@ def test_writes_are_kept_and_deletion_is_incomplete_while_the_index_is_locked(
     supersede(library, one_of(library, old), one_of(library, new))
     assert undo(library) == 1
     assert add_all(library, [ImportedMemory(Memory("", "Chairs are brown"))]).added
-    assert "what was written isn't found yet" in caplog.text
+    assert "what was written can't be searched yet" in caplog.text
     deleted = delete(library, [one_of(library, gone)])
     assert (deleted.own, deleted.complete) == (
         1,
         False,
-    ) and "what was deleted isn't gone" in caplog.text
+    ) and "what was deleted is still in the indexes" in caplog.text
     others.close()
     assert library.follow(forget=True)
     found = titles(ask(library, "lamps red curtains green chairs brown quagga blue", status="all"))

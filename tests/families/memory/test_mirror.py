@@ -542,13 +542,13 @@ def test_lease_holder_copies_while_another_process_waits(library, place, isolate
     made = database(place, "Apples")
     holder = start_lease_holder(isolated.cortex)
     try:
-        assert not library.holds()
+        assert not library.holds_lease()
         assert copy(library) and titles(memories(library)) == ["Apples"]
         made.observation("own-s1", "Pears")
         assert copy(library) and len(memories(library)) == 2
         holder.communicate("end\n", timeout=20)
         made.observation("own-s1", "Plums")
-        assert copy(library) and library.holds() and len(memories(library)) == 3
+        assert copy(library) and library.holds_lease() and len(memories(library)) == 3
     finally:
         holder.kill()
         holder.communicate()

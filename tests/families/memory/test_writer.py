@@ -79,8 +79,8 @@ def test_memory_from_a_hook_or_import_is_in_staging(library):
         (Memory("", "x" * 301), "at most 300"),
         (Memory("", "x", text="y" * 60_000), "at most 50,000"),
         (Memory("", "x", facts=("f",) * 201), "at most 200"),
-        (Memory("", "x", text="a\0b"), "characters that aren't"),
-        (Memory("", "x", text="\ud800"), "characters that aren't"),
+        (Memory("", "x", text="a\0b"), "characters that aren't valid text"),
+        (Memory("", "x", text="\ud800"), "characters that aren't valid text"),
         *((Memory("", "Keys", **{part: value}), "holds a secret") for part, value in (("text", f"use {TOKEN}"), ("facts", (TOKEN,)), ("subtitle", TOKEN), ("concepts", (TOKEN,)), ("files", (TOKEN,)))),
     ],
 )  # fmt: skip

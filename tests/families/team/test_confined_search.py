@@ -86,7 +86,7 @@ class Team:
 def team(settings: Settings, request: pytest.FixtureRequest) -> Iterator[Team]:
     embedders = Embedders(HashingEmbedder() if request.param == "meaning" else None)
     with Library(settings, embedders=embedders, open_store=open_shelved) as library:
-        library.holds()
+        library.holds_lease()
         library.follow()
         with Library(
             settings, embedders=embedders, read_only=True, open_store=open_confined
@@ -165,7 +165,7 @@ def test_pages_and_counts_cover_visible_records_only(team):
             Query("zanzibar merger", mode=Mode.WORDS, threshold=1.0),
             Cancel(),
         )
-        assert "no file says zanzibar" in below.notes[0]
+        assert "not in any file: zanzibar" in below.notes[0]
     assert team.find(team.his, "merger")[1] == 1
 
 

@@ -141,7 +141,7 @@ def test_task_change_notifies_assignees_watchers_and_author(library: Library) ->
     )
     wanted = RecordFilter(kinds=("notification",), refs=(("recipient", "omar"),))
     assert library.store.records.select(wanted)[0].body.reason.startswith(
-        "a task that you follow: it is in progress now"
+        "a task that you follow: now in progress"
     )
 
 

@@ -70,7 +70,7 @@ def test_decision_without_a_terminal_is_refused(cortex, thread):
         error = refusal(cortex, *arguments)
         assert (name, error["code"]) == (name, "APPROVAL_NEEDED")
         assert "a person decides" in error["message"] and "no terminal" in error["message"]
-        assert "in a terminal window of their own" in error["suggestions"][0]
+        assert "in a terminal of their own" in error["suggestions"][0]
         assert "cortex " not in " ".join(error["suggestions"])
     assert answer(cortex, "team", "audit") == before
     assert answer(cortex, "memory", "list", "--state", "approved")["total"] == 0

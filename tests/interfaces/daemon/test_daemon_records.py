@@ -53,7 +53,7 @@ def test_each_record_is_kept_once_when_windows_and_cortexd_are_killed(
     records = check_records(sandbox.home, settings)
     with Library(settings) as library:  # with vectors, as cortexd had them
         versions = library.store.records.versions(task).values()
-        assert library.holds() and library.follow() and library.store.check() == []
+        assert library.holds_lease() and library.follow() and library.store.check() == []
     check(agents, [*(record for record in records.values() if record.author == "agent"), *versions])
     written = sum(len(agent.acknowledged) for agent in agents)
     starts, replays = sum(agent.starts for agent in agents), sum(agent.replays for agent in agents)

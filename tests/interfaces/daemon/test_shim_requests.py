@@ -265,12 +265,12 @@ def test_lost_call_error_has_every_field_of_an_error(window, fake):
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", error.pop("timestamp"))
     assert error == {
         "code": "SERVER_LOST",
-        "message": "cortexd ended while it worked on this, and it isn't known whether it was done",
+        "message": "cortexd ended during this call; it may or may not have been carried out",
         "category": "network",
         "severity": "error",
         "retryable": True,
         "context": {},
-        "suggestions": ["Look whether it was done, then call it again."],
+        "suggestions": ["Check whether it was done, then call it again."],
     }
 
 

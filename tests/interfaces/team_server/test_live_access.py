@@ -162,7 +162,7 @@ def test_record_made_private_while_a_read_begins_is_not_shown(
     core: RunningCore, monkeypatch: pytest.MonkeyPatch
 ):
     hidden, replica = Hidden(core, ""), core.replica
-    come, left = replica.as_, [1]
+    come, left = replica.viewed_by, [1]
 
     @contextmanager
     def come_late(viewer: Any) -> Iterator[Any]:
@@ -183,6 +183,6 @@ def test_record_made_private_while_a_read_begins_is_not_shown(
         with come(viewer) as visit:
             yield visit
 
-    monkeypatch.setattr(replica, "as_", come_late)
+    monkeypatch.setattr(replica, "viewed_by", come_late)
     response = hidden.eve.ask("GET", f"/threads/{hidden.thread}")
     assert not left and response.status_code == 404 and "salaries" not in response.text

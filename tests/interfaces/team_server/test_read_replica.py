@@ -25,7 +25,7 @@ ALL = Viewer("ada", 4, True, frozenset({"*"}), frozenset({"*"}))
 
 def titles(replica: ReadReplica) -> list[str]:
     replica.refresh()
-    with replica.as_(ALL):
+    with replica.viewed_by(ALL):
         return [
             record.body.title
             for record in replica.store.records.select(RecordFilter(kinds=("thread",)))
@@ -217,7 +217,7 @@ def test_directory_of_a_sqlite_ledger_is_refused_as_a_replica(postgres_core, set
     store.close()
     ledger = open_ledger(f"sqlite:///{folder / 'mine'}")
     replica = ReadReplica(settings, ledger, folder / "mine", embedders=Embedders(None))
-    with replica.as_(ALL):
+    with replica.viewed_by(ALL):
         create(replica, Thread("mine"), actor=person())
     replica.close()
     ledger.close()
@@ -259,7 +259,7 @@ def test_record_is_readable_while_its_indexing_fails(core, ada, monkeypatch):
 def test_code_link_is_not_resolved_on_the_server(core, folder):
     (folder / "secret.txt").write_text("anything", encoding="utf-8")
     link = CodeLink("secret.txt", root=str(folder), file_hash="00" * 16)
-    with core.replica.as_(ALL):
+    with core.replica.viewed_by(ALL):
         create(core.replica, Thread("Files", code_links=(link,)), actor=person())
     ada = core.person("ada", 4)
     assert ada.post("/search", {"query": "files"})["results"][0].get("warnings") is None

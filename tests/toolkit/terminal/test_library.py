@@ -15,9 +15,9 @@ from cortex.toolkit.terminal.library import open_library
 def test_foreign_writes_are_found_while_a_command_holds_the_library(isolated, monkeypatch):
     monkeypatch.setattr(libraries, "FOLLOW_SECONDS", 60.0)
     with open_library() as mine:
-        assert mine.holds()
+        assert mine.holds_lease()
         with Library(mine.settings, embedders=Embedders(None)) as other:
-            assert not other.holds()
+            assert not other.holds_lease()
             written = create(other, Thread("Which lamp?"), actor=person())
             assert other.follow()
             assert [hit.record.id for hit in find(other, RecordQuery("lamp")).hits] == [written.id]

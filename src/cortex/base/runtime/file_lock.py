@@ -38,7 +38,7 @@ else:
 def exclusive_lock(path: str, seconds: float, given_up: Callable[[], bool]) -> Iterator[bool]:
     """Hold an exclusive lock on this machine inside the block; child processes don't inherit it.
 
-    Yields False where the lock wasn't free within `seconds`, or `given_up` returned true.
+    Yields false if the lock wasn't free within `seconds`, or `given_up` returned true.
     """
     deadline = time.monotonic() + seconds
     file = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)

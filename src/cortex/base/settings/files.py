@@ -1,8 +1,8 @@
 """Settings files: reading one into entries, and changing one key of a YAML file in place.
 
-Comments are kept. Knows the two formats and nothing of precedence or trust. A file that can't be
-read is a warning, never an error; its text is never quoted, since a link may point anywhere.
-ruamel.yaml is imported only when there is a YAML file.
+A change keeps the comments. Knows the two formats and nothing of precedence or trust. A file that
+can't be read is a warning, never an error; its text is never quoted, since a link may point
+anywhere. ruamel.yaml is imported only when there is a YAML file.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from cortex.base.text import hash_bytes
 if TYPE_CHECKING:
     from ruamel.yaml import YAML
 
-# A larger file would take seconds to parse, at every command.
+# Larger files aren't read: every command would take seconds to parse them.
 MAX_FILE_BYTES = 256_000
-# Per file.
+# Most warnings about unknown keys of a file.
 MAX_UNKNOWN_WARNINGS = 20
 EXPOSED = "others can read this file; make it yours alone (chmod 600), or use the environment"
 _MAPPING_STEP = re.compile(
@@ -56,10 +56,10 @@ def read_file(
 ) -> tuple[list[SettingEntry], list[str]]:
     """Read a settings file; returns its entries and warnings, both empty without a file.
 
-    `within` is the folder that the file must really lie in. `groups` are the groups of another
-    product's file in which unknown keys are reported; the rest of such a file is that product's.
-    With a `home`, the last valid content of a file is used while it can't be read: a typo must not
-    switch off what the file excludes.
+    `within` is the folder in which the file must lie after links are resolved. `groups` is for the
+    file of another product: unknown keys are reported only in these groups of it. With a `home`,
+    the last valid content of a file is used while it can't be read, because a typo must not make
+    excluded files searchable.
     """
     ignored = ""
     try:
@@ -73,7 +73,7 @@ def read_file(
             _save_valid(home, path, text)
     except (OSError, ValueError, RecursionError) as error:
         content = _last_valid(home, path) if home is not None else None
-        before = "" if content is None else "; what it said before counts"
+        before = "" if content is None else "; its last valid content is used"
         ignored = f"{path}: {_reason(error)}{before} (file ignored)"
     unreadable = [ignored] if ignored else []
     if content is None:
@@ -283,7 +283,7 @@ def _change_yaml(text: str, key: Key, value: object) -> str:
 
 
 def _set_in(node: MutableMapping[str, object], name: str, value: object) -> None:
-    """Set `name` in `node`, under the spelling it has there, otherwise under its own."""
+    """Set `name` in `node`, in the spelling that the file uses already, if any."""
     parts = name.split(".")
     for length in range(len(parts), 0, -1):
         wanted = normalise(".".join(parts[:length]))
@@ -340,7 +340,7 @@ def _dump(yaml: YAML, content: object) -> str:
 
 
 def _replace(path: Path, text: str, *, private: bool) -> None:
-    # A store may later be created beside the file.
+    # The folder is private, because a store may later be created in it.
     make_private(path.parent)
     mode = 0o600 if private else 0o644
     replace_file(path, text.encode("utf-8"), mode=mode, keep_mode=not private)

@@ -276,10 +276,10 @@ class Providers(CamelGroup):
 
 class ServerSettings(CamelGroup):
     name: Line = Field(
-        "cortex", min_length=1, max_length=100, description="Name told to MCP clients."
+        "cortex", min_length=1, max_length=100, description="Name shown to MCP clients."
     )
     version: Line = Field(
-        "", max_length=100, description="Version told to MCP clients; empty: the installed one."
+        "", max_length=100, description="Version shown to MCP clients; empty: the installed one."
     )
     transport: Annotated[Literal["stdio", "http"], KeyMark(Trust.NEVER)] = Field(
         "stdio",
@@ -366,8 +366,8 @@ class DiskLimits(SettingsGroup):
     logs: Annotated[Size, KeyMark(Trust.LOWER)] = Field(
         1_000_000_000,
         ge=0,
-        description="Disk for the operations log, whose oldest lines go first; all other logs "
-        "go to stderr.",
+        description="Disk for the operations log; its oldest lines are removed first. All other "
+        "logs go to stderr.",
     )
 
 
@@ -454,8 +454,8 @@ class EmbeddingSettings(SettingsGroup):
     )
     allowed_projects: Annotated[Paths, KeyMark(Trust.NEVER)] = Field(
         (),
-        description="Chunk files: projects whose own files may name an embedding server on this "
-        "machine; "
+        description="Chunk files: projects that may name an embedding server on this machine in "
+        "files of their own; "
         "`cortex chunks allow` adds one.",
     )
     required: bool = Field(
@@ -466,7 +466,7 @@ class EmbeddingSettings(SettingsGroup):
     autostart: Annotated[bool, KeyMark(Trust.NEVER)] = Field(
         False,
         description="Chunk files: start `cortex models serve` at a loopback endpoint where "
-        "nobody answers.",
+        "none answers.",
     )
 
 
@@ -621,8 +621,7 @@ class MemorySettings(SettingsGroup):
     )
     uncurated: Annotated[Literal["approved", "staging"], KeyMark(Trust.NEVER)] = Field(
         "approved",
-        description="Memories: what rows of other products' databases count as that nobody has "
-        "judged.",
+        description="Memories: what undecided rows of other products' databases count as.",
     )
 
 
@@ -679,7 +678,7 @@ class CoreSettings(SettingsGroup):
         (60, 120, 300, 600, 1200),
         min_length=5,
         max_length=5,
-        description="Core: requests per minute of somebody of tier 0 to 4; 0: any number.",
+        description="Core: requests per minute of a principal of tier 0 to 4; 0: any number.",
     )
     log_format: Annotated[Literal["json", "text"], KeyMark(Trust.NEVER)] = Field(
         "json", description="Core: how its log is written to stderr."

@@ -36,12 +36,12 @@ class SettingOrigin(Enum):
 
     @property
     def strict(self) -> bool:
-        """True where an invalid value is an error."""
+        """True if an invalid value is an error."""
         return self in (SettingOrigin.ENVIRONMENT, SettingOrigin.FLAG, SettingOrigin.RUNTIME)
 
     @property
     def stranger(self) -> bool:
-        """True where only harmless values are accepted."""
+        """True if only harmless values are accepted."""
         return self in (SettingOrigin.PROJECT, SettingOrigin.RUNTIME)
 
 

@@ -1,8 +1,8 @@
 """Repair of an outline with parse errors, by declarations that were found by keyword.
 
 Declarations fill the places where the tree has nothing. Definitions from the tree stay, and move
-into the declaration that contains their lines. If most of a text is lost and keywords find more,
-they alone make the outline, because the definitions in a tree of garbage are garbage. Knows
+into the declaration that contains their lines. If the tree misses most of a text and keywords find
+more, only declarations make the outline, because what is left of the tree is mostly wrong. Knows
 definitions and declarations, no grammar.
 """
 
@@ -14,7 +14,7 @@ from cortex.engine.chunkers.grammars import LIGHT
 from cortex.engine.chunkers.keyword_scan import Declaration
 from cortex.engine.chunkers.outline import FUNCTIONS, MAX_NESTING, TYPES, Definition, Outliner
 
-# Share of a text that is lost, above which the tree is given up.
+# Share of a text that the tree misses, above which the tree isn't used.
 HOPELESS = 0.5
 
 
@@ -75,7 +75,7 @@ def _select_children(
 def _extend_children(
     children: list[Definition], rows: list[tuple[int, int]], by_row: dict[int, Declaration]
 ) -> list[Definition]:
-    """Extend children that break off at an error to the rows that their indentation gives them."""
+    """Extend children that end at an error to the last row of their declaration."""
     opened: list[Definition] = []
     for first, _ in rows:
         index = bisect_left(children, first + 1, key=_declared_row) - 1

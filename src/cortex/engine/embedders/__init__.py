@@ -1,8 +1,8 @@
-"""Embedders, text to vectors: their protocol and the function that opens the configured one.
+"""Embedders turn texts into vectors: their protocol, and opening the configured one.
 
 Knows nothing of chunks, stores or search. An embedder is optional: without one, search is lexical.
-Opening one is cheap and can't fail; `connect` loads the model or contacts the server and reports
-why it can't. Road not taken: a class hierarchy. Embedders share no code, only this protocol.
+Opening one is cheap and can't fail; `connect` loads the model or contacts the server, and raises if
+it can't. Road not taken: a class hierarchy. Embedders share no code, only this protocol.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Embedder(Protocol):
         ...
 
     def connect(self) -> Stamp:
-        """Load the model or contact the server, once; may wait. Cheap when it is done.
+        """Load the model or contact the server; may wait. Later calls are cheap.
 
         Raises: CortexError EMBEDDER_UNAVAILABLE, EMBEDDER_REFUSED, EMBEDDER_ANSWER,
         EMBEDDER_CHANGED or EMBEDDER_MISSING.
@@ -60,8 +60,8 @@ class Embedder(Protocol):
 
         Text that is too long is cut. Safe to call from several threads.
 
-        Raises: as `connect`. A query is given up soon, since lexical search can answer it; passages
-        are worth waiting for.
+        Raises: as `connect`. For a query the time limit is short, since lexical search can answer
+        it; passages are worth waiting for.
         """
         ...
 

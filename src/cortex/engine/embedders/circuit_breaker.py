@@ -153,7 +153,7 @@ def open_embedders(settings: Settings) -> Embedders:
     return Embedders(open_embedder(settings), open_local, open_again)
 
 
-def who_embeds(settings: Settings) -> tuple[object, ...]:
+def embedder_settings(settings: Settings) -> tuple[object, ...]:
     """Settings that decide which embedder is wanted."""
     indexing = settings.indexing
     return (

@@ -29,7 +29,7 @@ class DocumentFormat:
     reader: str = ""
     # What the reader converts: the bytes, a `safe_zip.Archive`, or decoded text.
     takes: Literal["bytes", "archive", "text"] = "text"
-    # Bytes near the beginning of a file of this format, whatever its name.
+    # Bytes near the beginning of a file of this format, with any name.
     signature: bytes = b""
     # Part that only archives of this format have; ending in "/", the folder of the main part.
     part: str = ""

@@ -1,8 +1,8 @@
-"""Tables (Excel workbooks and CSV) to lines that name their columns.
+"""Tables (Excel workbooks and CSV) to one line per row, in which each cell has its column's name.
 
-So a row is understandable wherever the text is cut. The first row that looks like names is taken
-for the header; without one a row is its cells. Formulas are their last result, dates are written as
-2024-03-01. Long tables end at a limit, and the text says so.
+So a row can be understood wherever the text is cut into chunks. The first row that looks like names
+is taken for the header; without one, a line has the cells alone. A formula is read as its last
+result, and dates are written as 2024-03-01. Long tables end at a limit, and the text says so.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from xml.etree.ElementTree import Element
 from cortex.engine.readers.markdown_writer import heading, one_line, shield
 from cortex.engine.readers.safe_zip import Archive, descendants
 
-# Per document.
+# Most cells of a document.
 MAX_CELLS = 200_000
-# Of all cells: a string that many cells share is small in the file.
+# Most characters of all its cells: a string that many cells share takes little space in the file.
 MAX_CHARACTERS = 20_000_000
 MAX_COLUMNS = 1_000
 SNIFFED_LINES = 20

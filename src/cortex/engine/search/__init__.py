@@ -1,9 +1,9 @@
-"""Search: query to ranked hits.
+"""Search: from a query to ranked hits.
 
 A query is parsed, candidates are retrieved from the lexical and the vector index, ranked,
-calibrated to a relevance between 0 and 1, and shown as snippets. `search` answers from a store,
-`search_exact` from the files themselves. Each step lives in a module of its own; this one puts them
-in order. It knows no engine, tool or protocol.
+calibrated to a relevance between 0 and 1, and cut to snippets. `search` answers from a store,
+`search_exact` from the files themselves. Each step is a module of its own; this one calls them in
+order. It knows no engine, tool or protocol.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from cortex.engine.search.query_parser import Parsed, parse
 from cortex.engine.search.rank_fusion import found_by_words, fuse
 from cortex.engine.search.ranker import explain, rank, why
 from cortex.engine.search.retrieval import (
-    Meaning,
-    Near,
+    QueryModel,
+    QueryVector,
     add_by_meaning,
     find_by_words,
     likeness_by_meaning,
@@ -48,7 +48,7 @@ __all__ = [
     "BELOW_THRESHOLD",
     "DAMAGED",
     "NO_EMBEDDER",
-    "Meaning",
+    "QueryModel",
     "check_query",
     "parse",
     "search",
@@ -65,22 +65,22 @@ DAMAGED = (
 )
 DAMAGED_VECTORS = "the vectors are damaged and are being made anew"
 UNKNOWN_WORDS = "the model knows no word of the query"
-# Provider of the model that the relevance was fitted with.
-FITTED = "local"
+# Provider of the model on whose cosines the calibration was fitted.
+FITTED_PROVIDER = "local"
 
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """A parsed query, the mode it is answered in, and its vector where the mode needs one."""
+    """A parsed query, the mode to answer it in, and its vector if the mode needs one."""
 
     query: Query
     parsed: Parsed
     mode: Mode
-    near: Near | None
+    vector: QueryVector | None
 
     @property
     def fuses_ranks(self) -> bool:
-        """True where the lexical and the semantic order are fused by their ranks."""
+        """True if the lexical and the semantic order are fused by rank."""
         return self.query.fusion == "rrf" and self.mode is Mode.HYBRID
 
 
@@ -89,61 +89,63 @@ def search(
     sources: Sequence[Source],
     query: Query,
     *,
-    meaning: Meaning | None,
+    model: QueryModel | None,
     cancel: Cancel,
     deadline: float,
-    why_words: str = NO_EMBEDDER,
+    lexical_reason: str = NO_EMBEDDER,
     docs: frozenset[int] | None = None,
 ) -> Page:
     """Answer a query from the index in hybrid, semantic or lexical mode.
 
-    Without `meaning` the answer is lexical, and a note gives `why_words` as the reason. Only
-    `docs` may be returned, where they are given. A damaged index is left out, and a note says so.
+    Without a `model` the answer is lexical, and a note gives `lexical_reason` as the reason. With
+    `docs`, only these may be returned. A damaged index is left out, and a note says so.
 
     Raises: InputError QUERY_EMPTY or QUERY_INVALID, LimitError SEARCH_TIMEOUT or MEMORY_SHORT,
     Cancelled.
     """
     try:
-        return _search(store, sources, query, meaning, cancel, deadline, why_words, docs)
+        return _search(store, sources, query, model, cancel, deadline, lexical_reason, docs)
     except StoreError as error:
         if error.code != "INDEX_DAMAGED":
             raise
-        store.indexes.doubt(error)
+        store.indexes.mark_damaged(error)
         if not store.indexes.damaged:
-            meaning, why_words = None, DAMAGED_VECTORS
-        return _search(store, sources, query, meaning, cancel, deadline, why_words, docs)
+            model, lexical_reason = None, DAMAGED_VECTORS
+        return _search(store, sources, query, model, cancel, deadline, lexical_reason, docs)
 
 
 def _search(
     store: Store,
     sources: Sequence[Source],
     query: Query,
-    meaning: Meaning | None,
+    model: QueryModel | None,
     cancel: Cancel,
     deadline: float,
-    why_words: str,
+    lexical_reason: str,
     docs: frozenset[int] | None,
 ) -> Page:
     check_query(query)
-    plan, notes = _make_plan(query, sources, meaning, why_words)
-    # Taken before the snapshot: word frequencies must not come from a state that is over.
+    plan, notes = _make_plan(query, sources, model, lexical_reason)
+    # Opened before the snapshot, so that word frequencies come from the current index.
     lexical = store.indexes.words()
     if lexical is None and store.indexes.damaged:
         notes.append(DAMAGED)
     with store.reading():
         scope = _resolve_scope(store, sources, query, docs)
-        masses = _weigh_words(store, lexical, plan.parsed, scope)
-        candidates = _retrieve(store, lexical, scope, plan, masses)
+        word_weights = _weigh_words(store, lexical, plan.parsed, scope)
+        candidates = _retrieve(store, lexical, scope, plan, word_weights)
         _check_time(cancel, deadline)
         texts = _Texts(store.content)
-        ranked = _rank(candidates, plan, texts, _recency(store.content, scope.sources), masses)
+        ranked = _rank(
+            candidates, plan, texts, _recency(store.content, scope.sources), word_weights
+        )
         _check_time(cancel, deadline)
         calibrate(ranked, plan.parsed, _calibrated_mode(plan))
         selected = _select(store, ranked, plan, texts)
         if ranked and not selected:
             notes.append(_explain_empty(ranked, plan, lexical, scope))
         groups, total = merge(selected, query.offset + query.limit)
-        hits = _make_hits(groups[query.offset :], plan, texts, masses)
+        hits = _make_hits(groups[query.offset :], plan, texts, word_weights)
         counts = store.counts(*scope.sources)
     notes += redaction_note(hits)
     return Page(tuple(hits), total, plan.mode, tuple(notes), docs=counts.docs, chunks=counts.chunks)
@@ -162,29 +164,29 @@ def check_query(query: Query) -> None:
 
 
 def _make_plan(
-    query: Query, sources: Sequence[Source], meaning: Meaning | None, why_words: str
+    query: Query, sources: Sequence[Source], model: QueryModel | None, lexical_reason: str
 ) -> tuple[_Plan, list[str]]:
     """Parse and embed the query, choose the mode, and note a fallback to lexical search."""
     parsed = parse(query.text, query.code, _corpus_of(sources))
-    wanted, near = query.mode, None
-    if meaning is not None and wanted is not Mode.WORDS:
-        stamp, embed = meaning
-        vector = embed(parsed.text)
-        if vector.any():
-            near = stamp, vector
+    wanted, vector = query.mode, None
+    if model is not None and wanted is not Mode.WORDS:
+        stamp, embed = model
+        embedded = embed(parsed.text)
+        if embedded.any():
+            vector = stamp, embedded
         else:
-            why_words = UNKNOWN_WORDS
+            lexical_reason = UNKNOWN_WORDS
     if wanted is Mode.HYBRID and query.meaning_weight <= 0:
-        wanted, near = Mode.WORDS, None
-    mode = Mode.WORDS if near is None else wanted
-    notes = [] if mode is wanted else [f"answered by words: {why_words}"]
-    return _Plan(query, parsed, mode, near), notes
+        wanted, vector = Mode.WORDS, None
+    mode = Mode.WORDS if vector is None else wanted
+    notes = [] if mode is wanted else [f"answered by words: {lexical_reason}"]
+    return _Plan(query, parsed, mode, vector), notes
 
 
 def _corpus_of(sources: Sequence[Source]) -> Corpus:
     kinds = {source.kind for source in sources}
-    lone = kinds.pop() if len(kinds) == 1 else ""
-    return _CORPORA.get(lone, Corpus.CODE)
+    only_kind = kinds.pop() if len(kinds) == 1 else ""
+    return _CORPORA.get(only_kind, Corpus.CODE)
 
 
 _CORPORA = {"documents": Corpus.DOCUMENTS, "memories": Corpus.MEMORIES, "records": Corpus.RECORDS}
@@ -208,7 +210,7 @@ def _resolve_scope(
 def _weigh_words(
     store: Store, lexical: LexicalIndex | None, parsed: Parsed, scope: SearchFilter
 ) -> Mapping[str, float]:
-    """Weigh each word of the query by its rarity, counting only what the viewer may see."""
+    """Weigh each word of the query by its rarity among the chunks that the viewer may see."""
     seen = None if store.viewer is None else (scope, store.counts(*scope.sources).chunks)
     return weigh_words(lexical, parsed, seen)
 
@@ -218,20 +220,22 @@ def _retrieve(
     lexical: LexicalIndex | None,
     scope: SearchFilter,
     plan: _Plan,
-    masses: Mapping[str, float],
+    word_weights: Mapping[str, float],
 ) -> list[Candidate]:
-    """Collect the lexical and the semantic candidates, as the mode wants them."""
+    """Collect lexical and semantic candidates, as the mode requires."""
     semantic_only = plan.mode is Mode.MEANING
-    candidates = {} if semantic_only else find_by_words(store, lexical, scope, plan.parsed, masses)
-    if plan.near is not None:
-        # Fused by ranks, cosines add nothing to the score.
+    candidates = (
+        {} if semantic_only else find_by_words(store, lexical, scope, plan.parsed, word_weights)
+    )
+    if plan.vector is not None:
+        # With rank fusion, cosines don't count for the score.
         factor = 0.0 if plan.fuses_ranks else plan.query.meaning_weight
-        weight = 1.0 if semantic_only else factor * _weight_of(candidates.values(), plan.parsed)
-        add_by_meaning(store, scope, *plan.near, candidates, weight)
+        weight = 1.0 if semantic_only else factor * _cosine_weight(candidates.values(), plan.parsed)
+        add_by_meaning(store, scope, *plan.vector, candidates, weight)
     return list(candidates.values())
 
 
-def _weight_of(candidates: Collection[Candidate], parsed: Parsed) -> float:
+def _cosine_weight(candidates: Collection[Candidate], parsed: Parsed) -> float:
     """Weight of the cosine beside these lexical candidates."""
     if features.is_found_by_name(candidates, parsed):
         return 0.0
@@ -250,9 +254,9 @@ def _rank(
     plan: _Plan,
     texts: _Texts,
     recency: Mapping[str, int],
-    masses: Mapping[str, float],
+    word_weights: Mapping[str, float],
 ) -> list[Candidate]:
-    """Order the candidates by their evidence, or by fused ranks where the query asks for it."""
+    """Order the candidates by their evidence, or by fused ranks if the query asks for it."""
     scored = candidates
     if plan.fuses_ranks:
         scored = [candidate for candidate in candidates if found_by_words(candidate)]
@@ -261,7 +265,7 @@ def _rank(
         plan.parsed,
         lambda place: words_of(texts.of(place)),
         recency,
-        {} if plan.mode is Mode.MEANING else masses,
+        {} if plan.mode is Mode.MEANING else word_weights,
     )
     if plan.fuses_ranks:
         ranked = fuse(ranked, candidates, plan.query.meaning_weight, recency)
@@ -273,32 +277,38 @@ def _calibrated_mode(plan: _Plan) -> Mode:
 
     In hybrid mode the cosines of a model that the calibration wasn't fitted on are left out.
     """
-    foreign = plan.near is not None and plan.near[0].provider != FITTED
+    foreign = plan.vector is not None and plan.vector[0].provider != FITTED_PROVIDER
     return Mode.WORDS if plan.mode is Mode.HYBRID and foreign else plan.mode
 
 
 def _select(
     store: Store, ranked: Sequence[Candidate], plan: _Plan, texts: _Texts
 ) -> list[Candidate]:
-    """Keep the candidates that reach the threshold, diversified where the query asks for it."""
+    """Keep the candidates that reach the threshold; diversify them if the query asks for it."""
     query = plan.query
     selected = [candidate for candidate in ranked if candidate.relevance >= query.threshold]
     if query.diversity is not None:
-        selected = _diversify(store, selected, query.diversity, plan.near, texts)
+        selected = _diversify(store, selected, query.diversity, plan.vector, texts)
     return selected
 
 
 def _diversify(
-    store: Store, ranked: Sequence[Candidate], balance: float, near: Near | None, texts: _Texts
+    store: Store,
+    ranked: Sequence[Candidate],
+    balance: float,
+    vector: QueryVector | None,
+    texts: _Texts,
 ) -> list[Candidate]:
-    """Move repetitions back, compared by vectors where there are any, else by words."""
+    """Move repetitions back; chunks are compared by vectors if there are any, else by words."""
     top = ranked[: diversity.DEPTH]
-    if near is None:
+    if vector is None:
         likeness = diversity.likeness_of_words(
             [frozenset(words_of(texts.of(candidate.place))) for candidate in top]
         )
         return diversity.diversify(ranked, balance, likeness, diversity.ALIKE_BY_WORDS)
-    likeness = likeness_by_meaning(store, near[0], [candidate.place.chunk_id for candidate in top])
+    likeness = likeness_by_meaning(
+        store, vector[0], [candidate.place.chunk_id for candidate in top]
+    )
     return diversity.diversify(ranked, balance, likeness, diversity.ALIKE_BY_MEANING)
 
 
@@ -309,29 +319,29 @@ def _explain_empty(
     unknown = [
         word
         for word in plan.parsed.weights
-        if lexical is not None and not lexical.frequency(word, narrow=scope)
+        if lexical is not None and not lexical.frequency(word, scope=scope)
     ][:5]
-    missing = f"; no file says {', '.join(unknown)}" if unknown else ""
+    missing = f"; not in any file: {', '.join(unknown)}" if unknown else ""
     best = f"the best of {len(ranked)} has {ranked[0].relevance:g}"
     return (
-        f"{BELOW_THRESHOLD} {plan.query.threshold:g}, {best}{missing}: say it in other words, "
-        "or ask with threshold 0"
+        f"{BELOW_THRESHOLD} {plan.query.threshold:g} ({best}){missing}. "
+        "Try other words, or threshold 0"
     )
 
 
 def _make_hits(
-    groups: Sequence[SnippetGroup], plan: _Plan, texts: _Texts, masses: Mapping[str, float]
+    groups: Sequence[SnippetGroup], plan: _Plan, texts: _Texts, word_weights: Mapping[str, float]
 ) -> list[Hit]:
-    """Turn groups into hits, with text until there are `query.characters` of it (0: no limit)."""
+    """Build hits from groups; only the first `query.characters` of text are shown (0: all)."""
     query, parsed = plan.query, plan.parsed
-    stems = {stem_of(word): mass for word, mass in masses.items()}
+    stems = {stem_of(word): mass for word, mass in word_weights.items()}
     hits: list[Hit] = []
     left = query.characters or sys.maxsize
     for index, group in enumerate(groups):
         size = (
             query.snippets[min(index, len(query.snippets) - 1)] if query.snippets else sys.maxsize
         )
-        # A definition is shown from its beginning.
+        # A definition is shown from its beginning, not around the words of the query.
         wanted = {} if parsed.is_name and group.best.named else stems
         text, lines = _text_of(group, texts, size, wanted) if min(left, size) > 0 else ("", ())
         left -= len(text)
@@ -344,7 +354,7 @@ def _make_hits(
 def _text_of(
     group: SnippetGroup, texts: _Texts, size: int, stems: Mapping[str, float]
 ) -> tuple[str, tuple[int, ...]]:
-    """Text of a group; where it is longer than `size`, the lines that matter and their numbers."""
+    """Text of a group; if longer than `size`, its best-matching lines and their numbers."""
     first = min(candidate.place.chunk.start for candidate in group.chunks)
     last = max(candidate.place.chunk.end for candidate in group.chunks)
     text = texts.whole(group.best.place)[first:last]

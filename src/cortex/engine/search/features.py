@@ -21,14 +21,14 @@ from cortex.engine.store import ChunkLocation
 
 # Characters that two words must share to count as forms of one word.
 HEAD = 4
-# Extra weight of the cosine for a query with none of its words in the index.
-UNSAID = 6.0
+# Extra weight of the cosine if no chunk contains any word of the query.
+UNCOVERED = 6.0
 # Share of a chunk's nearness that is taken from its whole file.
 FILE_SHARE = 0.5
 # Score of a turn that is spoken by a person the query names.
 SPEAKER = 0.2
-# Share that references count for a name that only begins with the query.
-SPOKEN = 0.5
+# Share of references in the score of a name that only begins with the query.
+REFERENCE_SHARE = 0.5
 ENTRY_STEMS = frozenset(
     "__init__ __main__ app application cli core index init lib main mod program server".split()
 )
@@ -61,19 +61,19 @@ class Candidate:
     meaning: float = 0.0
     # How exactly it defines a name of the query, 0..1.
     defines: float = 0.0
-    # The same for a name that neighbouring words of the query make.
+    # The same for a name that joins neighbouring words of the query.
     joins: float = 0.0
     # The name that it defines.
     named: str = ""
     # Score of a turn by a person the query names.
     speaks: float = 0.0
-    # The query names this file; 1 with the line.
+    # 1 if the query names this file and line, 0.8 for the file alone.
     located: float = 0.0
     path: float = 0.0
     stem: float = 0.0
     entry: float = 0.0
     phrase: float = 0.0
-    # Added or taken away by the order among the chunks of its file.
+    # Change of the score by `order_within`, which reorders the chunks of a file.
     within: float = 0.0
     coherence: float = 0.0
     # The next three are factors; `fresh` is below 1 for a near-duplicate of a better candidate.
@@ -86,7 +86,9 @@ class Candidate:
     relevance: float = 0.0
 
 
-def definition(name: str, qualified: str, names: Sequence[str], wanted: Sequence[str]) -> float:
+def definition_match(
+    name: str, qualified: str, names: Sequence[str], wanted: Sequence[str]
+) -> float:
     """Match of a definition with the names of a query.
 
     Less where the case or the qualification differs. Worth .018 / .021 / .028 / -.007.
@@ -99,21 +101,22 @@ def definition(name: str, qualified: str, names: Sequence[str], wanted: Sequence
     )
 
 
-def beginning(name: str, prefix: str, references: int, most: int) -> float:
-    """Match of a definition with a name that begins like the query's.
+def prefix_match(name: str, prefix: str, references: int, most: int) -> float:
+    """Match of a definition whose name begins with the query.
 
-    Better the less is missing, and the more often the name is referenced. Worth .426 for begun
-    names, of which the references are some .02. As evidence for every chunk references were worth
-    nothing.
+    Higher the more of the name the query has, and the more often the name is referenced. Worth .426
+    for unfinished names, some .02 of it by the references. As evidence for every chunk, references
+    were worth nothing.
     """
-    spoken = math.log(1 + references) / math.log(2 + most)
-    return 0.5 * ((1 - SPOKEN) * len(prefix) / max(1, len(name)) + SPOKEN * spoken)
+    referenced = math.log(1 + references) / math.log(2 + most)
+    length_share = len(prefix) / max(1, len(name))
+    return 0.5 * ((1 - REFERENCE_SHARE) * length_share + REFERENCE_SHARE * referenced)
 
 
 def reexport(candidate: Candidate) -> float:
-    """Score of a package's entry file that passes a name on, for a query of only that name.
+    """Score of a package's entry file that re-exports the one name that the query consists of.
 
-    Worth .097 for such names where that list is the target; 0 / 0 / 0 / 0.
+    Worth .097 for such names if the entry file is the right answer; 0 / 0 / 0 / 0.
     """
     chunk = candidate.place.chunk
     return (
@@ -140,7 +143,7 @@ def path_share(path: str, keywords: Sequence[str]) -> float:
 
 
 def stem_share(path: str, keywords: Sequence[str]) -> float:
-    """1 where every word of the file's own name is a keyword: the file is about the query.
+    """1 if every word of the file's own name is a keyword: the file is about the query.
 
     Worth .008 / .019 / 0 / 0, most of it in one repository.
     """
@@ -151,16 +154,16 @@ def stem_share(path: str, keywords: Sequence[str]) -> float:
 
 
 def order_within(
-    candidates: Sequence[Candidate], masses: Mapping[str, float], weight: float
+    candidates: Sequence[Candidate], word_weights: Mapping[str, float], weight: float
 ) -> None:
-    """Reassign the scores of a file's candidates among them, by score and by their names.
+    """Exchange the scores of a file's candidates, so that names like the query come first.
 
-    No file moves before another because of it. A name states what a chunk does, but across files a
-    short name of common words outdoes the right one (-.024 on chunks of code as a field's weight).
-    Worth 0 / 0 / .005 / 0, where almost every target is a whole file; .043 and .054 more functions
-    are among the first three (bench/quality/functions.py).
+    The order of files stays the same. A name states what a chunk does, but across files a short
+    name of common words would outrank the right one (-.024 on chunks of code as a field's weight).
+    Worth 0 / 0 / .005 / 0, as almost every target is a whole file; .043 and .054 more functions are
+    among the first three (bench/quality/functions.py).
     """
-    shares = _NameShares(masses)
+    shares = _NameShares(word_weights)
     files: dict[int, list[Candidate]] = {}
     for candidate in candidates:
         files.setdefault(candidate.place.doc.id, []).append(candidate)
@@ -180,12 +183,12 @@ def order_within(
 class _NameShares:
     """Share of a query that a name contains; rare words count more, word forms match."""
 
-    def __init__(self, masses: Mapping[str, float]) -> None:
-        self._masses = masses
-        self._whole = sum(masses.values()) or 1.0
-        # Words by their first letters, which rules most parts of names out at once.
+    def __init__(self, word_weights: Mapping[str, float]) -> None:
+        self._masses = word_weights
+        self._whole = sum(word_weights.values()) or 1.0
+        # Words by their first letters, a quick check that excludes most parts of names.
         self._heads: dict[str, list[str]] = {}
-        for word in masses:
+        for word in word_weights:
             self._heads.setdefault(word[:HEAD], []).append(word)
 
     def by(self, name: str) -> float:
@@ -199,9 +202,9 @@ class _NameShares:
 
 
 def entry(path: str) -> float:
-    """1 for files in which a program or a package begins.
+    """1 for the files in which a program or a package starts.
 
-    Worth nothing measurable: the sets have two such questions, which are right without it.
+    Worth nothing measurable: the sets have two such questions, answered correctly without it.
     """
     return float(path.rpartition("/")[2].partition(".")[0].lower() in ENTRY_STEMS)
 
@@ -209,8 +212,7 @@ def entry(path: str) -> float:
 def phrase_share(words: Sequence[str], phrases: Iterable[Sequence[str]]) -> float:
     """Longest common run of words of a text and a phrase, as a share of the phrase.
 
-    For several phrases the mean. Worth .171 for messages and quotes; for every class it was worth
-    nothing.
+    For several phrases the mean. Worth .171 for messages and quotes, nothing for the other classes.
     """
     spaced = f" {' '.join(words)} "
     shares = [_longest_run(spaced, phrase) / len(phrase) for phrase in phrases]
@@ -246,16 +248,16 @@ def semantic_weight(weight: float, held: float) -> float:
     """Weight of the cosine, given the largest share of the query that any chunk contains.
 
     The less the words cover, the more it weighs. Worth 0 / .001 / .001 / .005, and .007 on
-    conversations; a question in other words than the code's depends on it.
+    conversations; questions that use none of the code's words depend on it.
     """
-    return weight + UNSAID * (1 - held) ** 2
+    return weight + UNCOVERED * (1 - held) ** 2
 
 
 def is_found_by_name(candidates: Iterable[Candidate], parsed: Parsed) -> bool:
-    """True where code defines the one name that a query is, or names that begin with it.
+    """True if the query is one name and the code defines it, or names that begin with it.
 
-    Cosines would only disturb that order. Worth .078 for begun names, -.005 for names passed on; 0
-    / 0 / 0 / 0.
+    Cosines would only disturb that order. Worth .078 for unfinished names, -.005 for re-exported
+    ones; 0 / 0 / 0 / 0.
     """
     return (
         parsed.is_name
@@ -276,7 +278,7 @@ def speaker(chunk: Chunk, parsed: Parsed) -> float:
 def role(name: str, asked: frozenset[str]) -> float:
     """Factor for the role of a file, unless the query asks for that role.
 
-    Tests, examples, vendored, generated and translated files stand behind. Worth .007 / .050 /
+    Tests, examples, vendored, generated and translated files are ranked lower. Worth .007 / .050 /
     -.010 / -.003.
     """
     return 1.0 if not name or name in asked else ROLES.get(name, 1.0)

@@ -128,7 +128,7 @@ def _spread(merged: Sequence[tuple[float, FederatedHit]], spread: float) -> list
 
 
 def _has_copies(places: Sequence[SearchTarget]) -> bool:
-    """True where hits may be copies of other hits.
+    """True if hits may be copies of other hits.
 
     Only with files of a single project, because a copy doesn't name its project.
     """
@@ -156,7 +156,7 @@ def _without_copies(located: Sequence[FederatedHit]) -> list[FederatedHit]:
 
 
 def _overlap(file: Hit, copy: Hit) -> bool:
-    """True where a copy covers these lines; without lines it covers the whole file."""
+    """True if a copy covers these lines; without lines it covers the whole file."""
     return not copy.end_line or (
         copy.start_line <= file.end_line and file.start_line <= copy.end_line
     )

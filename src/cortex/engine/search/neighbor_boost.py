@@ -40,10 +40,10 @@ Lent = dict[Pair, dict[str, float]]
 def boost_neighbors(
     store: Store,
     words: LexicalIndex,
-    narrow: SearchFilter,
+    scope: SearchFilter,
     terms: Sequence[LexicalTerm],
     best: float,
-    masses: Mapping[str, float],
+    word_weights: Mapping[str, float],
     candidates: dict[Pair, Candidate],
 ) -> None:
     """Boost candidates by their neighbours, and add neighbours that get a boost.
@@ -55,29 +55,29 @@ def boost_neighbors(
         key=lambda pair: -round(candidates[pair].words + candidates[pair].covers ** 2, 4),
     )[:STRONG]
     docs = list(dict.fromkeys(doc for doc, _ in strong))
-    neighbours = store.memories.neighbours(docs, narrow.sources, len(BEFORE))
+    neighbours = store.memories.neighbours(docs, scope.sources, len(BEFORE))
     neighbours = [
-        neighbour for neighbour in neighbours if narrow.docs is None or neighbour.doc in narrow.docs
+        neighbour for neighbour in neighbours if scope.docs is None or neighbour.doc in scope.docs
     ]
     if not neighbours:
         return
-    _add_short_neighbours(store, words, narrow, terms, best, neighbours, candidates)
+    _add_short_neighbours(store, words, scope, terms, best, neighbours, candidates)
     within = frozenset(docs).union(neighbour.doc for neighbour in neighbours)
-    held = words.held(list(masses), replace(narrow, docs=within), 4 * len(within))
+    held = words.held(list(word_weights), replace(scope, docs=within), 4 * len(within))
     rates = {
         pair: candidates[pair].words / mass
         for pair, contained in held.items()
-        if pair in candidates and (mass := sum(masses[word] for word in contained))
+        if pair in candidates and (mass := sum(word_weights[word] for word in contained))
     }
     _apply_boosts(
-        _lend(strong, neighbours, candidates, held, rates), candidates, held, rates, masses
+        _lend(strong, neighbours, candidates, held, rates), candidates, held, rates, word_weights
     )
 
 
 def _add_short_neighbours(
     store: Store,
     words: LexicalIndex,
-    narrow: SearchFilter,
+    scope: SearchFilter,
     terms: Sequence[LexicalTerm],
     best: float,
     neighbours: Sequence[Neighbour],
@@ -94,7 +94,7 @@ def _add_short_neighbours(
     )
     if not new:
         return
-    within = replace(narrow, docs=frozenset(doc for doc, _ in new))
+    within = replace(scope, docs=frozenset(doc for doc, _ in new))
     scores = {
         (doc, chunk): score / best for doc, chunk, score in words.search(terms, within, len(new))
     }
@@ -135,17 +135,18 @@ def _apply_boosts(
     candidates: Mapping[Pair, Candidate],
     held: Held,
     rates: Mapping[Pair, float],
-    masses: Mapping[str, float],
+    word_weights: Mapping[str, float],
 ) -> None:
     """Set the boost beyond a candidate's own words, and rescale so that the best is 1."""
-    whole = sum(masses.values()) or 1.0
+    whole = sum(word_weights.values()) or 1.0
     for pair, shares in lent.items():
         candidate, own, rate = candidates[pair], held.get(pair, ()), rates.get(pair, 0.0)
         candidate.beside = sum(
-            masses[word] * max(0.0, share - rate * (word in own)) for word, share in shares.items()
+            word_weights[word] * max(0.0, share - rate * (word in own))
+            for word, share in shares.items()
         )
         candidate.covers_jointly = min(
-            1.0, sum(masses[word] for word in shares.keys() | set(own)) / whole
+            1.0, sum(word_weights[word] for word in shares.keys() | set(own)) / whole
         )
     top = (
         max((candidate.words + candidate.beside for candidate in candidates.values()), default=1.0)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from cortex.engine.search.features import Candidate
-from cortex.engine.search.ranker import tie
+from cortex.engine.search.ranker import tie_key
 from cortex.engine.search.retrieval import LEAST_NEAR
 
 # Constant of the formula: the higher, the less the first ranks stand out.
@@ -17,7 +17,7 @@ K = 60
 
 
 def found_by_words(candidate: Candidate) -> bool:
-    """True where any evidence besides the cosine speaks for a candidate."""
+    """True if any evidence besides the cosine speaks for a candidate."""
     return bool(
         candidate.words
         or candidate.beside
@@ -38,7 +38,7 @@ def fuse(
 
     The rank by cosine counts `weight` times. A score of 1 is the first place in both.
     """
-    tied = sorted(candidates, key=lambda candidate: tie(candidate, recency))
+    tied = sorted(candidates, key=lambda candidate: tie_key(candidate, recency))
     near = sorted(
         (candidate for candidate in tied if candidate.near >= LEAST_NEAR),
         key=lambda candidate: -round(candidate.near, 4),

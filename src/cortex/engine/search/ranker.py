@@ -1,7 +1,8 @@
-"""Order of the candidates: the sum of the evidence, times factors for role and repetition.
+"""Ranker: orders the candidates by the sum of their evidence, times factors.
 
-The lexical score is scaled to 0..1, so a weight reads as a share of the best lexical match. Road
-not taken: rank fusion of several lists, which throws away how good a match is.
+The factors lower files of some roles, and repetitions of a file. The lexical score is scaled to
+0..1, so a weight reads as a share of the best lexical match. Road not taken: rank fusion of several
+lists, which discards how good a match is.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from cortex.engine.search.query_parser import Parsed
 from cortex.engine.search.weights import Weights, weights_of
 from cortex.engine.store import ChunkLocation
 
-# Best candidates so far that are searched for phrases.
+# Number of the best candidates whose text is compared with the phrases of the query.
 PHRASE_DEPTH = 50
 DAY_NS = 86_400 * 10**9
 
 # Labels of the evidence in `--explain`.
 _LABELS: dict[str, str] = {
     "words": "words",
-    "beside": "what stands beside it",
+    "beside": "neighbouring chunks",
     "speaks": "speaker",
     "meaning": "meaning",
     "covers": "coverage",
@@ -43,15 +44,15 @@ def rank(
     parsed: Parsed,
     words_in: Callable[[ChunkLocation], Sequence[str]],
     recency: Mapping[str, int],
-    masses: Mapping[str, float] | None = None,
+    word_weights: Mapping[str, float] | None = None,
 ) -> list[Candidate]:
     """Return the candidates in their final order, best first.
 
-    `words_in` returns the words of a chunk's text, in order. `masses` are the weights of the
-    query's words, where words count.
+    `words_in` returns the words of a chunk's text, in order. `word_weights` are the weights of the
+    query's words, None or empty if words don't count.
     """
     weights = weights_of(parsed.classes, parsed.corpus)
-    candidates = sorted(candidates, key=lambda candidate: tie(candidate, recency))
+    candidates = sorted(candidates, key=lambda candidate: tie_key(candidate, recency))
     if weights.path or weights.stem or weights.entry:
         _set_path_features(candidates, parsed, weights)
     _score(candidates, weights)
@@ -59,9 +60,9 @@ def rank(
         for candidate in _by_score(candidates)[:PHRASE_DEPTH]:
             candidate.phrase = features.phrase_share(words_in(candidate.place), parsed.phrases)
         _score(candidates, weights)
-    elif weights.inside and masses and not parsed.places:
-        # A quote or a named line already decides the chunk.
-        features.order_within(candidates, masses, weights.inside)
+    elif weights.inside and word_weights and not parsed.places:
+        # Not for a phrase or a named line, which already decides between the chunks of a file.
+        features.order_within(candidates, word_weights, weights.inside)
     for candidate, share in features.coherence(candidates):
         candidate.coherence = share
         candidate.score += weights.coherence * share
@@ -72,7 +73,7 @@ def rank(
 
 
 def explain(candidate: Candidate, parsed: Parsed) -> tuple[tuple[str, float], ...]:
-    """Parts of a candidate's score by label, then the factors, marked by an "x"."""
+    """Parts of a candidate's score with their labels, then its factors, labelled "x ..."."""
     parts = _parts(candidate, weights_of(parsed.classes, parsed.corpus))
     parts.append(
         (f"x {candidate.place.doc.role} file", candidate.role if candidate.role != 1.0 else 0.0)
@@ -100,7 +101,7 @@ def _parts(candidate: Candidate, weights: Weights) -> list[tuple[str, float]]:
 
 
 def why(candidate: Candidate, parsed: Parsed) -> str:
-    """Strongest evidence in one short phrase."""
+    """Describe the strongest evidence for a candidate in a short phrase."""
     weights = weights_of(parsed.classes, parsed.corpus)
     if candidate.located:
         return "named place"
@@ -113,15 +114,18 @@ def why(candidate: Candidate, parsed: Parsed) -> str:
     if weights.path * candidate.path + weights.stem * candidate.stem > max(0.3, candidate.meaning):
         return "path"
     if candidate.beside > max(candidate.words, candidate.meaning):
-        return "what stands beside it"
+        return "neighbouring chunks"
     return "meaning" if candidate.meaning > candidate.words else "words"
 
 
-def tie(candidate: Candidate, recency: Mapping[str, int]) -> tuple[int, int, int, str, int, int]:
-    """Sort key of equal scores: source, recency, path, line, id; the same store, the same order.
+def tie_key(
+    candidate: Candidate, recency: Mapping[str, int]
+) -> tuple[int, int, int, str, int, int]:
+    """Sort key for equal scores: source, recency, path, line, id.
 
-    Recency is the order in git's history, newest first. For files without recent commits, and
-    without git, it is the modification day, because a checkout writes all files of one day at once.
+    It makes the order depend on the store alone. Recency is the order in git's history, newest
+    first. For files without recent commits, and without git, it is the day of the last change: a
+    finer time would only show the order in which a checkout wrote the files.
     """
     doc = candidate.place.doc
     line = candidate.place.chunk.start_line
@@ -132,7 +136,7 @@ def tie(candidate: Candidate, recency: Mapping[str, int]) -> tuple[int, int, int
 def _by_score(tied: Sequence[Candidate]) -> list[Candidate]:
     """Sort by score, best first; the sort is stable, so ties keep their order.
 
-    A number is compared in a third of a tuple's time.
+    Comparing a number takes a third of the time of comparing a tuple.
     """
     return sorted(tied, key=lambda candidate: -round(candidate.score, 4))
 

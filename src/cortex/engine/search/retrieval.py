@@ -1,7 +1,7 @@
-"""Candidates for a query: by words, coverage, definitions, named files and cosine.
+"""Retrieval of candidates for a query: by words, coverage, definitions, named files and cosine.
 
-The number of candidates doesn't depend on how many hits are asked for, so the first hits of a short
-answer are those of a long one.
+The number of candidates doesn't depend on the number of hits asked for, so a short answer has the
+same first hits as a long one.
 """
 
 from __future__ import annotations
@@ -32,31 +32,32 @@ if TYPE_CHECKING:
 
     from cortex.engine.store.index.vector_index import VectorIndex
 
-# Lexical candidates, or semantic ones in semantic mode. 200 are worth .003 on one set, nothing on
-# three, and cost a fifth of a query's time.
+# Lexical candidates, or semantic ones in semantic mode. With 200, quality rises by .003 on one
+# set and not at all on three, and a query takes a fifth longer.
 DEPTH = 150
 # Candidates by coverage alone.
 COVER_DEPTH = 30
-# Semantic candidates beside lexical ones: a right hit mostly shares a word with the query.
+# Semantic candidates in addition to lexical ones; few, as a right hit mostly shares a word with
+# the query.
 NEAR_DEPTH = 50
-# A filtered vector search may look at this many times the depth and drop what the filter excludes.
+# A filtered vector search may fetch at most this many times the depth and then apply the filter.
 LONGER = 4
-# Lengths to try, relative to what would do if the allowed chunks were spread evenly; the cost
-# grows with the length.
+# Lengths to fetch, one after the other, relative to the length that is enough if the allowed chunks
+# are spread evenly; the cost grows with the length.
 SPARE = (1.25, 2.0)
-# Lowest cosine of a purely semantic candidate: all texts are a little alike, and an unknown word is
-# near to nothing.
+# Lowest cosine of a purely semantic candidate: any two texts have a small cosine, and an unknown
+# word is near no text at all.
 LEAST_NEAR = 0.25
 # Shortest name that is looked up as a prefix.
 MIN_PREFIX = 3
-# Short fields score high by themselves: a word in a name of two words counts for more than one in a
-# body of a hundred.
+# Short fields weigh less, because they score higher by themselves: a word makes up more of a name
+# of two words than of a body of a hundred.
 FIELD_WEIGHTS = (("name", 0.3), ("path", 0.3), ("doc_text", 0.5), ("body", 1.0))
 
 # An embedding model with the function that embeds a query.
-Meaning = tuple[Stamp, Callable[[str], "np.ndarray"]]
+QueryModel = tuple[Stamp, Callable[[str], "np.ndarray"]]
 # An embedding model with the query's vector.
-Near = tuple[Stamp, "np.ndarray"]
+QueryVector = tuple[Stamp, "np.ndarray"]
 # Ids of doc and chunk.
 Pair = tuple[int, int]
 # Strength of the evidence for a chunk, with the name it is about.
@@ -65,50 +66,52 @@ NOTHING = (0.0, "")
 
 
 def weigh_words(
-    words: LexicalIndex | None, parsed: Parsed, seen: tuple[SearchFilter, int] | None = None
+    lexical: LexicalIndex | None, parsed: Parsed, seen: tuple[SearchFilter, int] | None = None
 ) -> dict[str, float]:
     """Weigh each word of the query by its rarity.
 
     `seen` is the filter for all that the viewer may see, and the number of chunks within it. Chunks
     outside must not be counted: the weight of a word would reveal that another principal uses it.
     """
-    if words is None:
+    if lexical is None:
         return {}
-    narrow, rows = seen or (None, len(words))
+    scope, rows = seen or (None, len(lexical))
     return {
-        word: weight * math.log(1 + rows / (1 + words.frequency(word, narrow=narrow)))
+        word: weight * math.log(1 + rows / (1 + lexical.frequency(word, scope=scope)))
         for word, weight in parsed.weights.items()
     }
 
 
 def find_by_words(
     store: Store,
-    words: LexicalIndex | None,
-    narrow: SearchFilter,
+    lexical: LexicalIndex | None,
+    scope: SearchFilter,
     parsed: Parsed,
-    masses: Mapping[str, float],
+    word_weights: Mapping[str, float],
 ) -> dict[Pair, Candidate]:
     """Find candidates by words, names and paths; without a lexical index by names and paths."""
     terms = _terms(parsed)
-    matched, best = ({}, 1.0) if words is None else _by_words(words, narrow, terms)
-    covered, rest_coverage = ({}, 0.0) if words is None else _by_coverage(words, narrow, masses)
+    matched, best = ({}, 1.0) if lexical is None else _by_words(lexical, scope, terms)
+    covered, rest_coverage = (
+        ({}, 0.0) if lexical is None else _by_coverage(lexical, scope, word_weights)
+    )
     weights = weights_of(parsed.classes, parsed.corpus)
-    defined = _by_definition(store.content, words, narrow, parsed) if weights.definition else {}
-    joined = _by_joined_words(store.content, narrow, parsed) if weights.joined else {}
+    defined = _by_definition(store.content, lexical, scope, parsed) if weights.definition else {}
+    joined = _by_joined_words(store.content, scope, parsed) if weights.joined else {}
     # Memories and records are no files.
-    located = {} if parsed.corpus in SHORT_TEXTS else _by_place(store.content, narrow, parsed)
+    located = {} if parsed.corpus in SHORT_TEXTS else _by_place(store.content, scope, parsed)
     pairs = list(
         dict.fromkeys([*matched, *list(covered)[:COVER_DEPTH], *defined, *joined, *located])
     )
     places = store.content.places(pairs)
     candidates: dict[Pair, Candidate] = {}
-    is_unfiltered = not (narrow.extensions or narrow.languages or narrow.docs is not None)
+    is_unfiltered = not (scope.extensions or scope.languages or scope.docs is not None)
     for pair in pairs:
         place = places.get(pair)
-        if place is None or not (is_unfiltered or allowed(place.doc, narrow)):
+        if place is None or not (is_unfiltered or allowed(place.doc, scope)):
             continue
         candidate = candidates[pair] = Candidate(place, matched.get(pair, 0.0))
-        # A chunk that defines a name contains it.
+        # A chunk that defines the queried name contains it.
         holds = pair in matched or (parsed.is_name and pair in defined)
         candidate.covers = covered.get(pair, rest_coverage if holds else 0.0)
         candidate.joins, candidate.named = joined.get(pair, NOTHING)
@@ -117,8 +120,8 @@ def find_by_words(
         elif parsed.is_name:
             candidate.defines = features.reexport(candidate)
         candidate.located = located.get(pair, NOTHING)[0]
-    if parsed.corpus is Corpus.MEMORIES and words is not None:
-        boost_neighbors(store, words, narrow, terms, best, masses, candidates)
+    if parsed.corpus is Corpus.MEMORIES and lexical is not None:
+        boost_neighbors(store, lexical, scope, terms, best, word_weights, candidates)
     if parsed.corpus is Corpus.MEMORIES:
         for candidate in candidates.values():
             candidate.speaks = features.speaker(candidate.place.chunk, parsed)
@@ -127,7 +130,7 @@ def find_by_words(
 
 def add_by_meaning(
     store: Store,
-    narrow: SearchFilter,
+    scope: SearchFilter,
     stamp: Stamp,
     query: np.ndarray,
     candidates: dict[Pair, Candidate],
@@ -140,10 +143,10 @@ def add_by_meaning(
     from cortex.engine.store.index.vector_index import cosines
 
     vectors = store.indexes.vectors(stamp)
-    near = _nearest(store, vectors, narrow, query, NEAR_DEPTH if candidates else DEPTH)
+    near = _nearest(store, vectors, scope, query, NEAR_DEPTH if candidates else DEPTH)
     pairs = [
         pair
-        for pair in store.content.places_of_chunks(narrow.sources, list(near))
+        for pair in store.content.places_of_chunks(scope.sources, list(near))
         if pair not in candidates
     ]
     others = np.array([chunk for _, chunk in candidates if chunk not in near], dtype=np.int64)
@@ -166,37 +169,37 @@ def add_by_meaning(
 
 
 def _nearest(
-    store: Store, vectors: VectorIndex, narrow: SearchFilter, query: np.ndarray, depth: int
+    store: Store, vectors: VectorIndex, scope: SearchFilter, query: np.ndarray, depth: int
 ) -> dict[int, float]:
     """Allowed chunks nearest to the query, nearest first.
 
-    Where many are allowed, a longer list is fetched and filtered: to collect all allowed chunks
-    takes long after each change, and a search among them twice as long.
+    If many chunks are allowed, a longer list is fetched and filtered: collecting the ids of all
+    allowed chunks is slow after each change, and a search restricted to them takes twice as long.
     """
-    if narrow.alone and not narrow.extensions and not narrow.languages and narrow.docs is None:
+    if scope.alone and not scope.extensions and not scope.languages and scope.docs is None:
         return dict(vectors.search(query, depth))
-    words = store.indexes.words()
-    whole = 0 if words is None else len(words)
-    some = store.counts(*narrow.sources).chunks if narrow.docs is None else len(narrow.docs)
+    lexical = store.indexes.words()
+    whole = 0 if lexical is None else len(lexical)
+    some = store.counts(*scope.sources).chunks if scope.docs is None else len(scope.docs)
     # With these filters fewer chunks are allowed than `some` counts.
-    fewer = narrow.extensions or narrow.languages or narrow.docs is not None
+    fewer = scope.extensions or scope.languages or scope.docs is not None
     for spare in SPARE[-1:] if fewer else SPARE:
         most = math.ceil(spare * depth * whole / max(1, some))
         if most > LONGER * depth:
             break
         longer = dict(vectors.search(query, most))
-        kept = _within(store.content, narrow, list(longer))
-        # Enough of them, or all there are.
+        kept = _within(store.content, scope, list(longer))
+        # Enough chunks, or all that there are.
         if len(kept) >= depth or len(longer) < most:
             return {chunk: longer[chunk] for chunk in kept[:depth]}
-    return dict(vectors.search(query, depth, store.indexes.sets.chunks_within(narrow)))
+    return dict(vectors.search(query, depth, store.indexes.sets.chunks_within(scope)))
 
 
-def _within(lookup: ContentQueries, narrow: SearchFilter, chunks: Sequence[int]) -> list[int]:
+def _within(lookup: ContentQueries, scope: SearchFilter, chunks: Sequence[int]) -> list[int]:
     """Allowed chunks among these."""
-    pairs = lookup.places_of_chunks(narrow.sources, chunks)
-    if narrow.extensions or narrow.languages or narrow.docs is not None:
-        pairs = [pair for pair, place in lookup.places(pairs).items() if allowed(place.doc, narrow)]
+    pairs = lookup.places_of_chunks(scope.sources, chunks)
+    if scope.extensions or scope.languages or scope.docs is not None:
+        pairs = [pair for pair, place in lookup.places(pairs).items() if allowed(place.doc, scope)]
     return list(dict.fromkeys(chunk for _, chunk in pairs))
 
 
@@ -218,13 +221,13 @@ def likeness_by_meaning(
     return lambda first, second: likeness[first][second]
 
 
-def allowed(doc: Doc, narrow: SearchFilter) -> bool:
-    """True where a doc passes the filter."""
-    if narrow.extensions and extension_of(doc.path) not in narrow.extensions:
+def allowed(doc: Doc, scope: SearchFilter) -> bool:
+    """True if a doc passes the filter."""
+    if scope.extensions and extension_of(doc.path) not in scope.extensions:
         return False
-    if narrow.languages and doc.language not in narrow.languages:
+    if scope.languages and doc.language not in scope.languages:
         return False
-    return narrow.docs is None or doc.id in narrow.docs
+    return scope.docs is None or doc.id in scope.docs
 
 
 def _terms(parsed: Parsed) -> list[LexicalTerm]:
@@ -237,40 +240,40 @@ def _terms(parsed: Parsed) -> list[LexicalTerm]:
 
 
 def _by_words(
-    words: LexicalIndex, narrow: SearchFilter, terms: Sequence[LexicalTerm]
+    lexical: LexicalIndex, scope: SearchFilter, terms: Sequence[LexicalTerm]
 ) -> tuple[dict[Pair, float], float]:
-    """Best lexical matches as shares of the best score, and that score."""
-    rows = words.search(terms, narrow, DEPTH)
-    # For a word in nearly every row of thousands even the best score is rounded to 0.
+    """Best lexical matches, scored as shares of the best score, and that best score."""
+    rows = lexical.search(terms, scope, DEPTH)
+    # If nearly every one of thousands of rows has the word, even the best score is rounded to 0.
     best = (rows[0][2] if rows else 0.0) or 1.0
     return {(doc, chunk): score / best for doc, chunk, score in rows}, best
 
 
 def _by_coverage(
-    words: LexicalIndex, narrow: SearchFilter, masses: Mapping[str, float]
+    lexical: LexicalIndex, scope: SearchFilter, word_weights: Mapping[str, float]
 ) -> tuple[dict[Pair, float], float]:
-    """Share of the query's mass that each chunk contains; 1 is all of it.
+    """Weighted share of the query's words that each chunk contains; 1 is all of them.
 
     The second value is the most that a chunk outside the result can contain.
     """
-    rows = words.cover(masses, narrow, DEPTH + COVER_DEPTH)
+    rows = lexical.cover(word_weights, scope, DEPTH + COVER_DEPTH)
     rest = rows[-1][2] if len(rows) == DEPTH + COVER_DEPTH else 0.0
     return {(doc, chunk): min(1.0, share) for doc, chunk, share in rows}, min(1.0, rest)
 
 
 def _by_definition(
-    lookup: ContentQueries, words: LexicalIndex | None, narrow: SearchFilter, parsed: Parsed
+    lookup: ContentQueries, lexical: LexicalIndex | None, scope: SearchFilter, parsed: Parsed
 ) -> Strengths:
     """Chunks that define a name of the query.
 
     For a query that is one unknown name, chunks that define a name with this prefix.
     """
-    definitions = lookup.definitions(narrow.sources, parsed.names)
+    definitions = lookup.definitions(scope.sources, parsed.names)
     if definitions or not parsed.is_name:
         return _strongest(
             (
                 (definition.doc, definition.chunk),
-                features.definition(
+                features.definition_match(
                     definition.name, definition.qualified, parsed.names, parsed.qualified
                 ),
                 definition.name,
@@ -279,37 +282,37 @@ def _by_definition(
         )
     prefix = parsed.names[0]
     longer = (
-        lookup.definitions_beginning(narrow.sources, prefix) if len(prefix) >= MIN_PREFIX else []
+        lookup.definitions_beginning(scope.sources, prefix) if len(prefix) >= MIN_PREFIX else []
     )
     references = {
         definition.name: 0
-        if words is None
-        else words.frequency("".join(split_identifier(definition.name)[:1]))
+        if lexical is None
+        else lexical.frequency("".join(split_identifier(definition.name)[:1]))
         for definition in longer
     }
     most = max(references.values(), default=0)
     return _strongest(
         (
             (definition.doc, definition.chunk),
-            features.beginning(definition.name, prefix, references[definition.name], most),
+            features.prefix_match(definition.name, prefix, references[definition.name], most),
             definition.name,
         )
         for definition in longer
     )
 
 
-def _by_joined_words(lookup: ContentQueries, narrow: SearchFilter, parsed: Parsed) -> Strengths:
+def _by_joined_words(lookup: ContentQueries, scope: SearchFilter, parsed: Parsed) -> Strengths:
     return _strongest(
         ((definition.doc, definition.chunk), 1.0, definition.name)
-        for definition in lookup.definitions(narrow.sources, parsed.joined)
+        for definition in lookup.definitions(scope.sources, parsed.joined)
     )
 
 
-def _by_place(lookup: ContentQueries, narrow: SearchFilter, parsed: Parsed) -> Strengths:
+def _by_place(lookup: ContentQueries, scope: SearchFilter, parsed: Parsed) -> Strengths:
     """Chunks at the files and lines that the query names; without a line the first chunk."""
     strengths: list[tuple[Pair, float, str]] = []
     for path, line in parsed.places:
-        for doc in lookup.docs_called(narrow.sources, path):
+        for doc in lookup.docs_called(scope.sources, path):
             chunks = lookup.chunks(doc.blob)
             here = [
                 chunk_id for chunk_id, chunk in chunks if chunk.start_line <= line <= chunk.end_line

@@ -91,25 +91,29 @@ def _grow(group: SnippetGroup, others: Sequence[Candidate], taken: set[tuple[int
 
 
 def cut_snippet(
-    lines: Sequence[str], first: int, masses: Mapping[str, float], opening: int, characters: int
+    lines: Sequence[str],
+    first: int,
+    word_weights: Mapping[str, float],
+    opening: int,
+    characters: int,
 ) -> tuple[str, tuple[int, ...]]:
     """Cut a text to its opening line and the best run of lines, within `characters`.
 
     Returns the text and the numbers of its lines. `lines` begin at line number `first`, `opening`
-    is a line number, too, and `masses` are the weights of the query's stems.
+    is a line number, too, and `word_weights` are the weights of the query's stems.
     """
     opener = min(max(0, opening - first), len(lines) - 1)
     room = characters - len(lines[opener]) - GAP
     # A single long line.
     if room < MIN_WINDOW:
-        return _render({opener: _around(lines[opener], masses, characters)}, first)
-    start, end = _best_window(lines, opener, masses, room)
+        return _render({opener: _around(lines[opener], word_weights, characters)}, first)
+    start, end = _best_window(lines, opener, word_weights, room)
     while end > start + 1 and not _WORD.search(lines[end - 1]):
         end -= 1
     shown = {index: lines[index].rstrip() for index in sorted({opener, *range(start, end)})}
     # A single long line again.
     if start != opener and len(shown[start]) > room:
-        shown[start] = _around(shown[start], masses, room)
+        shown[start] = _around(shown[start], word_weights, room)
     return _render(shown, first)
 
 
@@ -127,11 +131,11 @@ def opening_of(lines: Sequence[str], first: int, start_line: int, signature: str
 
 
 def _best_window(
-    lines: Sequence[str], opener: int, masses: Mapping[str, float], room: int
+    lines: Sequence[str], opener: int, word_weights: Mapping[str, float], room: int
 ) -> tuple[int, int]:
     """Run of lines within `room` with the largest weight of words; the earliest of equals."""
     words_by_line = [
-        frozenset(word for word in masses if word in line) for line in map(str.lower, lines)
+        frozenset(word for word in word_weights if word in line) for line in map(str.lower, lines)
     ]
     best, best_weight = (opener, _end_of(lines, opener, room)), 0.0
     end, left = 0, room
@@ -144,7 +148,7 @@ def _best_window(
         if not words_by_line[start] or end <= opener:
             continue
         words = frozenset[str]().union(*words_by_line[start:end])
-        weight = sum(masses[word] for word in words) + REPEATED * sum(
+        weight = sum(word_weights[word] for word in words) + REPEATED * sum(
             map(len, words_by_line[start:end])
         )
         weight += FOLLOWS * (opener <= start <= opener + 1)
@@ -172,10 +176,10 @@ def _render(shown: Mapping[int, str], first: int) -> tuple[str, tuple[int, ...]]
     return "\n".join(out), tuple(first + index for index in shown)
 
 
-def _around(line: str, masses: Mapping[str, float], characters: int) -> str:
+def _around(line: str, word_weights: Mapping[str, float], characters: int) -> str:
     """Part of one long line, around the word with the highest weight."""
     lowered = line.lower()
-    spots = [(mass, lowered.find(word)) for word, mass in masses.items() if word in lowered]
+    spots = [(mass, lowered.find(word)) for word, mass in word_weights.items() if word in lowered]
     middle = max(spots, default=(0.0, 0))[1]
     start = max(0, min(middle - characters // 4, len(line) - characters))
     return line[start : start + characters].strip()

@@ -63,7 +63,7 @@ def reason_against(root: Path, user: Path, own: Path) -> str:
 
 
 def _is_around(outer: Path, inner: Path) -> bool:
-    """True where `inner` is `outer` or lies in it."""
+    """True if `inner` is `outer` or lies in it."""
     around = [inner, *inner.parents]
     return outer in around or _identity(outer) in _identities(around)
 

@@ -61,7 +61,7 @@ class Commit:
     moment: int
     author: str
     subject: str
-    # True where earlier history is available here.
+    # True if earlier history is available here.
     parents: bool
 
 
@@ -161,7 +161,7 @@ def committed(folder: Path, path: str) -> str | None:
 
 
 def is_shallow(folder: Path) -> bool:
-    """True where the repository around `folder` is a shallow clone."""
+    """True if the repository around `folder` is a shallow clone."""
     answer = _run(folder, "rev-parse", "--is-shallow-repository", seconds=ANSWER_SECONDS)
     return answer is not None and answer.stdout.strip() == b"true"
 
@@ -199,7 +199,7 @@ def files_named(folder: Path, name: str) -> list[str] | None:
 
 
 def in_repository(folder: Path) -> bool:
-    """True where `folder` is in a repository that doesn't ignore it."""
+    """True if `folder` is in a repository that doesn't ignore it."""
     if (folder / ".git").exists():
         return True
     if not any((parent / ".git").exists() for parent in folder.resolve().parents):
@@ -210,7 +210,7 @@ def in_repository(folder: Path) -> bool:
 
 
 def tracks(folder: Path, *patterns: str) -> bool:
-    """True where the repository tracks a file in the folder that matches a pattern."""
+    """True if the repository tracks a file in the folder that matches a pattern."""
     answer = _run(folder, "ls-files", "-z", paths=patterns)
     return answer is not None and bool(answer.stdout)
 
@@ -233,7 +233,7 @@ def refusal(folder: Path) -> str:
 
 
 def _is_its_worktree(folder: Path) -> bool:
-    """True where git's worktree is the one around `folder`.
+    """True if git's worktree is the one around `folder`.
 
     A repository's configuration can name any other place.
     """

@@ -94,7 +94,7 @@ class IgnoreTree:
         self._folders: dict[str, bool] = {"": False}
 
     def ignores_folder(self, path: str) -> bool:
-        """True where the folder, or one that contains it, is ignored."""
+        """True if the folder, or one that contains it, is ignored."""
         return inherit(
             self._folders,
             path,
@@ -102,7 +102,7 @@ class IgnoreTree:
         )
 
     def ignores_file(self, path: str) -> bool:
-        """True where the file, or a folder that contains it, is ignored."""
+        """True if the file, or a folder that contains it, is ignored."""
         parent = path.rpartition("/")[0]
         return self.ignores_folder(parent) or self._judge(path, parent, False)
 

@@ -203,7 +203,7 @@ class _FileFilter:
         return f"ignored by a {IGNORE_FILE}" if self._ignore.ignores_file(path) else ""
 
     def _is_included(self, path: str, folder: str) -> bool:
-        """True where an include pattern matches the file, or a folder that contains it."""
+        """True if an include pattern matches the file, or a folder that contains it."""
         verdict = self._include.verdict(path, False) if self._include else None
         return self._includes_folder(folder) if verdict is None else verdict
 
@@ -294,7 +294,7 @@ def _is_below(path: str, folders: Collection[str]) -> bool:
 
 
 def _is_inside(root: Path, path: str) -> bool:
-    """True where the path stays below the root and passes no link.
+    """True if the path stays below the root and passes no link.
 
     The last part may be anything, or missing.
     """

@@ -198,7 +198,7 @@ _PATTERN = re.compile(
 
 
 def is_secret(path: str) -> bool:
-    """True where a file of this relative path counts as a secret."""
+    """True if a file of this relative path counts as a secret."""
     path = path.lower()
     *folders, name = path.split("/")
     extension = name.rpartition(".")[2] if "." in name else ""
@@ -213,7 +213,7 @@ def is_secret(path: str) -> bool:
 
 
 def in_secret_folder(path: str) -> bool:
-    """True where a folder is, or lies in, one that contains nothing but secrets."""
+    """True if a folder is, or lies in, one that contains nothing but secrets."""
     return not _FOLDERS.isdisjoint(path.lower().split("/"))
 
 

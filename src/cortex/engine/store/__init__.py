@@ -181,7 +181,8 @@ class Store:
     `query_only`). Only the schema of an older store is migrated before it is opened.
 
     A `confined` store is read-only too and shows records only to a viewer (`viewed_by`), limited to
-    what that viewer may see. The process that writes such a store has to open it with `shelved`.
+    what that viewer may see. The process that writes such a store has to open it with `shelved`,
+    which adds the indexes that this needs.
     """
 
     def __init__(
@@ -207,7 +208,7 @@ class Store:
             # A read-only process may be the first to open the store after an update.
             if not current and path is not None and read_only:
                 _migrate_on_disk(path, confined)
-            # Rare, so opening a store normally doesn't wait for its writer.
+            # Only if needed, because writing waits for another writer.
             elif not current:
                 with self._connections.write() as connection:
                     _prepare(connection, path, shelved)
@@ -231,7 +232,7 @@ class Store:
 
     @property
     def replaced(self) -> bool:
-        """True if the files on disk are no longer the open ones: reopen the store."""
+        """True if the open files were replaced on disk, so that the store must be reopened."""
         return self._connections.replaced or self.lease.lost
 
     @property
@@ -340,9 +341,7 @@ def _prepare(connection: SqliteConnection, path: Path | None, shelved: bool) -> 
             make_snapshot(path, MIGRATION)
         except CortexError as error:
             # A migration is one transaction, so it is safe without a snapshot too.
-            log.warning(
-                "no snapshot was made before %s was brought up to date: %s", path, error.message
-            )
+            log.warning("could not make a snapshot before migrating %s: %s", path, error.message)
     migrate(connection)
     if shelved:
         widen(connection)

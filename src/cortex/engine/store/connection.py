@@ -1,7 +1,7 @@
 """Connection of a store as its queries see it: open, inside a transaction.
 
-`Unbuffered` is the plain form. Records in PostgreSQL are written through a buffer, and what was
-read is remembered there (`records/write_batch.py`).
+`Unbuffered` is the plain form. For records in PostgreSQL there is a form that buffers writes and
+caches reads (`records/write_batch.py`).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Connection(Protocol):
         ...
 
     def cached(self, key: Hashable, read: Callable[[Connection], Value]) -> Value:
-        """Result of a read that no uncached buffered row affects, perhaps read earlier."""
+        """Result of a read, perhaps cached; pending writes must not affect it uncached."""
         ...
 
     def prefetch(
@@ -109,7 +109,7 @@ class SingleReads:
             return connection.execute(query, values).fetchall()
 
     def row(self, query: str, values: Values = ()) -> Any:
-        """First row of a query, None without any."""
+        """First row of a query, None if there is none."""
         with self.read() as connection:
             return connection.execute(query, values).fetchone()
 

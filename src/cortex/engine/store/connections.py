@@ -54,7 +54,7 @@ class Connections(SingleReads):
         self, path: Path | None, *, read_only: bool = False, confined: bool = False
     ) -> None:
         if confined and (path is None or not read_only):
-            raise ValueError("only what is on a disk, and open for reading, can be confined")
+            raise ValueError("only a store on disk that is open read-only can be confined")
         self.path = path
         self._read_only = read_only
         self._frozen = read_only and path is not None and is_frozen(path.parent)
@@ -121,7 +121,7 @@ class Connections(SingleReads):
                 self._end_transaction()
 
     def _end_transaction(self) -> None:
-        # A full disk ends the transaction by itself.
+        # SQLite itself ends the transaction if the disk is full.
         if self._writer.in_transaction:
             self._writer.execute("ROLLBACK")
 
@@ -185,9 +185,9 @@ class Connections(SingleReads):
 
     @contextmanager
     def viewed_by(self, viewer: Viewer) -> Iterator[None]:
-        """Show this thread what `viewer` may see, inside the block.
+        """Show this thread only what `viewer` may see, inside the block.
 
-        May not be nested, and not be used inside a block that reads.
+        Can't be nested, or used inside a `read` block.
         """
         if (
             not self._confined
@@ -290,7 +290,7 @@ class Connections(SingleReads):
 def _savepoint(connection: sqlite3.Connection) -> Iterator[None]:
     """Run the block as a part of the open transaction that can be rolled back by itself."""
     if not connection.in_transaction:
-        raise StoreError("STORE_IO", "what was written before with this could not be kept")
+        raise StoreError("STORE_IO", "an earlier write of the same transaction failed")
     connection.execute("SAVEPOINT part")
     try:
         yield
@@ -312,7 +312,7 @@ def is_still(path: Path, opened: os.stat_result) -> bool:
     except FileNotFoundError:
         return False
     except OSError:
-        # A drive that doesn't respond right now.
+        # A drive that doesn't respond at the moment; the file may still be there.
         return True
     return (current.st_dev, current.st_ino) == (opened.st_dev, opened.st_ino)
 
@@ -328,9 +328,9 @@ def _move_folders_aside(path: Path) -> None:
 def _make_private(path: Path) -> None:
     """Create an empty database that only its owner may read; SQLite's files inherit the mode.
 
-    An existing one isn't touched: closing a file releases every lock that this process has on it,
-    including those of a store that is open in it. Another process closing the store next would then
-    take itself for the last one and remove the log.
+    An existing file isn't opened: closing it would release every lock that this process has on it,
+    including those of a store that is open in it. Another process that closes the store next would
+    then believe to be the last one and remove the log.
     """
     # It exists already; for any other failure SQLite gives a better error.
     with suppress(OSError):
@@ -452,7 +452,7 @@ def translated(path: Path | None) -> Iterator[None]:
         yield
     except CortexError as error:
         if error.code in ("STORE_CORRUPT", "STORE_NEWER"):
-            # Only the store it was raised for may be set aside.
+            # Callers set aside only the store with this path.
             error.context.setdefault("path", where)
         raise
     except sqlite3.DatabaseError as error:

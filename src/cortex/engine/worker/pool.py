@@ -180,7 +180,7 @@ class Pool:
             self._command[-1] = str(memory_bytes)
 
     def close_if_idle(self, seconds: float) -> bool:
-        """End the processes if nothing was cut for `seconds`; true where they are ended."""
+        """End the processes if nothing was cut for `seconds`; true if they are ended."""
         if not self._lock.acquire(blocking=False):
             return False
         try:

@@ -59,13 +59,13 @@ _DEFINES = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class FileState:
-    """Known state of a file that a generation holds the chunks of."""
+    """State of a file, as it was when a generation took in its chunks."""
 
     signature: Signature
     model: str = ""
     dimensions: int = 0
     vectors: int = 0
-    # Some of its chunks don't count, because a later file has the same ids.
+    # True if some of its chunks don't count, because a later file has chunks with the same ids.
     shadowed: bool = False
     warnings: tuple[str, ...] = ()
 
@@ -147,7 +147,7 @@ class Built:
 def build(
     store: Store, source: Source, files: Sequence[ChunkFile], changed: set[str], gone: set[str]
 ) -> Built:
-    """Make a store hold the contents of the files.
+    """Bring a store up to date with the files.
 
     Raises: StoreError or FileError if the store can't be written.
     """
@@ -257,8 +257,7 @@ class _Reader:
         key, _, file = path.partition(_SEPARATOR)
         if key in self._seen:
             self._warn(
-                f"{self._reading.name}: the id {shown(entry.id)} is there twice; the last one "
-                f"counts"
+                f"{self._reading.name}: the id {shown(entry.id)} occurs twice; the last one counts"
             )
         held = self._held.get(key)
         if (
@@ -295,7 +294,7 @@ class _Reader:
         later = max(held.file, self._file.name)
         self._warn(
             f"the id {shown(entry.id)} is in {shown(held.file)} and in {self._reading.name}; "
-            f"that of {shown(later)} counts"
+            f"the chunk in {shown(later)} counts"
         )
         if later == held.file:
             self._shadowed = True

@@ -268,12 +268,12 @@ class ChunkIndex:
         Raises: NetworkError if none can and an embedder is required.
         """
         choice = self._asker.choose(generation.stamps)
-        if choice.meaning is None:
+        if choice.model is None:
             if self._asker.required and generation.stamps:
                 raise choice.error("the question can't be embedded")
             return choice
         room = self._settings.limits.memory.embeddings
-        if generation.store.indexes.sets.state(choice.meaning[0]).memory > room:
+        if generation.store.indexes.sets.state(choice.model[0]).memory > room:
             return EmbedderChoice(None, "limits.memory.embeddings leaves no room for all vectors")
         return choice
 
@@ -290,10 +290,10 @@ class ChunkIndex:
             generation.store,
             (generation.source,),
             query,
-            meaning=choice.meaning,
+            model=choice.model,
             cancel=cancel,
             deadline=deadline,
-            why_words=choice.why,
+            lexical_reason=choice.why,
             docs=docs,
         )
 
@@ -319,9 +319,9 @@ class ChunkIndex:
         self, page: Page, choice: EmbedderChoice, stamps: Sequence[Stamp]
     ) -> tuple[str, ...]:
         notes = list(page.notes)
-        if choice.meaning is not None and page.mode is not Mode.WORDS and len(stamps) > 1:
+        if choice.model is not None and page.mode is not Mode.WORDS and len(stamps) > 1:
             others = ", ".join(
-                dict.fromkeys(stamp.model or "?" for stamp in stamps if stamp != choice.meaning[0])
+                dict.fromkeys(stamp.model or "?" for stamp in stamps if stamp != choice.model[0])
             )
             notes.append(f"chunks with vectors of another model ({others}) are found by words only")
         problems = self._loading.problems

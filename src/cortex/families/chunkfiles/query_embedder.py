@@ -23,7 +23,7 @@ from cortex.base.settings import Settings, stays_here
 from cortex.base.types import Stamp
 from cortex.engine.embedders import Embedder, open_local
 from cortex.engine.embedders.circuit_breaker import CircuitBreaker
-from cortex.engine.search import Meaning
+from cortex.engine.search import QueryModel
 
 MINILM = frozenset({"all-minilm-l6-v2", "all-minilm-l6-v2-int8"})
 # Origins of settings that a person has just given.
@@ -52,7 +52,7 @@ _ADVICE = {
 class EmbedderChoice:
     """Choice of the vectors for a query, or the reason why there are none."""
 
-    meaning: Meaning | None
+    model: QueryModel | None
     why: str = ""
     # Code of the error where a lexical answer is not acceptable.
     code: str = "EMBEDDER_UNAVAILABLE"
@@ -94,7 +94,7 @@ class QueryEmbedders:
         if self._server is not None:
             self._start_server()
         choice = self.choose(stamps)
-        if choice.meaning is None and self.required and stamps:
+        if choice.model is None and self.required and stamps:
             raise choice.error("questions can't be embedded")
         return choice.why
 

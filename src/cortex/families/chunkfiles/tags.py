@@ -16,7 +16,7 @@ from cortex.engine.chunkers import LANGUAGES
 MAX_TAGS = 24
 MAX_FRONT_LINES = 200
 KINDS = frozenset({"code", "documentation", "symbols", "definitions", "data"})
-# Languages that are commonly known by another name.
+# Tags for languages that are commonly known by another name.
 _COMMON_NAMES = {"tsx": "typescript", "ocaml-interface": "ocaml"}
 _TAG = re.compile(r"[^\W_][\w.+/-]{0,63}")
 _HASHTAG = re.compile(r"(?:(?<=[\s,;])|^)#([^\W\d_][\w-]{1,49})(?=[\s,;.!?)]|$)")
@@ -40,7 +40,8 @@ def join(*groups: Iterable[str]) -> tuple[str, ...]:
 def of_path(path: str) -> tuple[str, ...]:
     """Tags from the folders of a path.
 
-    Folders named like a kind of chunk or a language are left out: they would pass for one.
+    Folders named like a kind of chunk or a language are left out: their tags would be mistaken for
+    that.
     """
     folders = (part.lstrip(".").lower() for part in path.split("/")[:-1])
     return tuple(

@@ -19,9 +19,9 @@ from cortex.base.paths import root_text
 from cortex.base.text import hash_bytes
 from cortex.base.types import Cancel, ProgressCallback, Stamp
 from cortex.engine.embedders.server_protocols import PREFIXES
-from cortex.engine.foreign_vectors import bare_name, keep_vectors
 from cortex.engine.library import Library
 from cortex.engine.store import Folder
+from cortex.engine.store.index.foreign_vectors import bare_name, keep_vectors
 from cortex.families.documents.conduit import ConduitBase, ConduitFolder, open_base
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ def _reuse(
         )
     if not wanted.costly:
         return 0, f"vectors of {ours.model} are cheap: they are made anew"
-    if not library.holds():
+    if not library.holds_lease():
         return (
             0,
             "another process has the library open, and only that one writes vectors: they are "

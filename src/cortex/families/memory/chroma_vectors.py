@@ -20,8 +20,8 @@ from cortex.base.errors import CortexError, FileError
 from cortex.base.text import hash_bytes
 from cortex.base.types import Stamp
 from cortex.engine.embedders.server_protocols import PREFIXES
-from cortex.engine.foreign_vectors import bare_name, keep_vectors
 from cortex.engine.library import Library
+from cortex.engine.store.index.foreign_vectors import bare_name, keep_vectors
 from cortex.families.memory.adapters.chroma import memory_vectors
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def _file_state(file: Path) -> tuple[int, int]:
 def _reusable_stamp(library: Library) -> Stamp | None:
     """Stamp of the configured model if Chroma's vectors match it."""
     wanted = library.embedding.wanted
-    if wanted is None or not wanted.costly or not library.holds():
+    if wanted is None or not wanted.costly or not library.holds_lease():
         # Vectors of a cheap model are better computed from the text itself.
         return None
     try:

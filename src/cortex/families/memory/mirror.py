@@ -79,7 +79,7 @@ def sync(library: Library, *, seconds: float = 60.0, cancel: Cancel | None = Non
     """
     deadline = time.monotonic() + seconds
     want(library)
-    if not library.holds():
+    if not library.holds_lease():
         return _await_holder(library, deadline, cancel)
     done = []
     for mirror in library.store.memories.mirrors():

@@ -1,9 +1,9 @@
 """Write memories: validate, deduplicate, store and supersede them in one transaction.
 
-A memory that holds a secret is refused from every caller. A memory that says the same as an
+A memory that holds a secret is refused from every caller. A memory with the same text as an
 existing one, in any scope, is not written again: when a person adds it, the existing one gets the
-new state instead. Memories from hooks and importers are also refused where they only repeat what
-was served before, or what an instruction file says anyway.
+new state instead. Memories from hooks and importers are also refused if they only repeat a memory
+that an agent was shown, or an instruction file.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from cortex.families.memory.index_text import text_of, word
 from cortex.families.memory.states import name_of, supersessions, verdict_of
 from cortex.plugins.policy import policy_of
 
-# Characters of the title, characters in total, and facts, concepts or files each.
+# Most characters of the title and in total, and most facts, concepts and files each.
 MAX_TITLE, MAX_TEXT, MAX_PARTS = 300, 50_000, 200
 # Memories that are compared word by word.
 SIMILAR_DEPTH = 10
@@ -92,7 +92,7 @@ def add(
     new = _new(library, memory, state, scope, citations)
     verdicts = supersessions(supersedes, new.memory.key)
     replaced = {record.ref for record in supersedes}
-    # Once is enough unless another process writes the same memory meanwhile: then it is known.
+    # Repeated only if another process has written the same memory meanwhile: then it is found.
     while True:
         for known in find_by_fingerprint(library, new.fingerprint):
             if known.ref not in replaced:
@@ -114,10 +114,10 @@ def _refuse_repetition(
     parts = {part for record in similar for part in parts_of(record.memory)}
     if similar and is_recalled(memory, lambda fingerprints: parts & set(fingerprints)):
         return WriteResult(
-            "", False, duplicate_of=similar[0], refused="it says again what is remembered already"
+            "", False, duplicate_of=similar[0], refused="it only repeats existing memories"
         )
     if instructions and restates(memory, instructions):
-        return WriteResult("", False, refused="it only says what an instruction file says")
+        return WriteResult("", False, refused="it only repeats an instruction file")
     return None
 
 
@@ -132,8 +132,8 @@ def add_all(
 ) -> ImportResult:
     """Store many memories in order and as one batch; duplicates and refused ones are counted.
 
-    `state` and `scope` apply to memories that come without. A Cortex id is kept unless another
-    memory has it. With `dry` nothing is written. The indexes follow at the end.
+    `state` and `scope` apply to memories that have none. A Cortex id is kept unless another memory
+    has it. With `dry` nothing is written. The indexes are updated at the end.
     """
     added: list[str] = []
     refused: list[tuple[str, str]] = []
@@ -220,7 +220,7 @@ def checked(memory: Memory) -> Memory:
             "it, or keep it as a document"
         )
     if "\0" in whole or any("\ud800" <= character <= "\udfff" for character in whole):
-        raise refusal("a memory is text: this one holds characters that aren't")
+        raise refusal("it has characters that aren't valid text (NUL or lone surrogates)")
     leaks = sorted({leak.name for leak in find_leaks(f"{whole}\n{memory.project}\n{memory.kind}")})
     if leaks:
         raise refusal(

@@ -31,7 +31,7 @@ class ReasonTemplate:
 
     type: str
     text: str
-    # True where free text may follow: the notes of a review, or what an older client quotes.
+    # True if free text may follow: the notes of a review, or what an older client quotes.
     noted: bool = False
 
     def __call__(self, *, notes: str = "", **parameters: str) -> Reason:

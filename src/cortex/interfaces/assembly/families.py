@@ -1,9 +1,9 @@
 """Selection of the tool families that a client gets, and the opening of each.
 
-Without names a client gets `code`, `memory` and `team`, even if they are empty: the list of tools
-never depends on the content of a home. `chunks` and `kb` are added where there is a folder of chunk
-files or a source of documents. A family that can't be opened ends the start if nothing else was
-requested; beside other families it is left out, with a message to the user.
+A client that names no family gets `code`, `memory` and `team`, even if they are empty, so that the
+list of tools doesn't change as memories and records are added. `chunks` and `kb` are added if there
+is a folder of chunk files or a source of documents. A family that can't be opened is left out, with
+a message to the user; the start fails only if it was the one family requested.
 """
 
 from __future__ import annotations
@@ -32,12 +32,15 @@ TEAM = "team"
 class ServeRequest:
     """Parsed request of a command line."""
 
-    names: tuple[str, ...]  # requested families; empty means the default
-    found: tuple[Workspace, ...]  # empty where only the user's own families are requested
+    # Requested families; empty means the default.
+    names: tuple[str, ...]
+    # Empty if only the user's own families are requested.
+    found: tuple[Workspace, ...]
     # Settings without any project's files, and without a scope, so that clients with different
     # scopes share a library.
     person: Settings
-    scope: str  # of memories, "" where none was named
+    # Scope of memories, "" if none was named.
+    scope: str
     cwd: Path
     warnings: tuple[str, ...]
 
@@ -104,7 +107,7 @@ def resolve_request(
             ):
                 raise
             if not names:
-                warnings.append(f"{error.message}: only what is yours is served, no project's")
+                warnings.append(f"{error.message}: no project is served, only your own knowledge")
     warnings += workspace.home_warnings(person.home)
     return ServeRequest(tuple(names), workspaces, person, scope, cwd, tuple(warnings))
 
@@ -112,10 +115,7 @@ def resolve_request(
 def open_families(
     request: ServeRequest, resources: SharedResources, *, read_only: bool
 ) -> tuple[list[Family], list[str]]:
-    """Open the requested families in the background.
-
-    Also returns messages for the user about them and about those left out.
-    """
+    """Open the requested families; return them and messages for the user."""
     default = _default_names(request)
     names = request.names or default
     families: list[Family] = []
@@ -148,7 +148,7 @@ def _open_team(
 ) -> Family:
     """Open the team family, which also searches the other families.
 
-    These are the ones beside it, and those that were not requested and stay unlisted.
+    Families that weren't requested are opened for its searches, too; their tools aren't listed.
     """
     from cortex.families.team import tools as team
 

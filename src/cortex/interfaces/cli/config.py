@@ -36,7 +36,7 @@ PathOption = Annotated[
     typer.Option(
         "--path",
         metavar="PATH",
-        help="The project whose files count; default: the one around here.",
+        help="The project to use the settings of; default: the one around here.",
     ),
 ]
 

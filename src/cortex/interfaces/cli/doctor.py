@@ -53,7 +53,7 @@ class Settled:
 
     @property
     def open(self) -> bool:
-        """True where it still needs attention."""
+        """True if it still needs attention."""
         return self.finding.level is not Level.OK and not self.done
 
 
@@ -261,21 +261,21 @@ def _indexed_root(target: Path) -> Path | None:
 
 def _facts(engine: Engine, settled: Sequence[Settled]) -> dict[str, object]:
     """Return the facts about a store."""
-    vitals = engine.vitals()
+    stats = engine.stats()
     return {
         "workspace": str(engine.root),
         "store": str(engine.store.directory) if engine.store.directory else None,
-        "lastIndexed": vitals.freshness.last_indexed or None,
-        "files": vitals.indexed_files,
-        "chunks": vitals.chunks,
-        "skipped": len(vitals.skipped),
+        "lastIndexed": stats.freshness.last_indexed or None,
+        "files": stats.indexed_files,
+        "chunks": stats.chunks,
+        "skipped": len(stats.skipped),
         "secrets": {
-            "leftOut": count_secrets(vitals.skipped),
+            "leftOut": count_secrets(stats.skipped),
             "redacted": engine.store.content.count_redacted(engine.source.id),
         },
-        "leftOut": [{"file": skip.path, "reason": skip.reason} for skip in vitals.skipped],
-        "diskBytes": vitals.disk_bytes,
-        "leaseHolder": vitals.holder_pid if vitals.holder_pid and not vitals.holder else None,
+        "leftOut": [{"file": skip.path, "reason": skip.reason} for skip in stats.skipped],
+        "diskBytes": stats.disk_bytes,
+        "leaseHolder": stats.holder_pid if stats.holder_pid and not stats.holder else None,
         "warnings": list(engine.settings.warnings),
         "problems": _problems(settled),
         "operations": [

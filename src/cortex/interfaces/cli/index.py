@@ -40,7 +40,7 @@ def index(
         bool, typer.Option("--watch", help="Go on following changes until interrupted.")
     ] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Build everything anew, even where nothing changed.")
+        bool, typer.Option("--force", help="Rebuild everything, even if nothing changed.")
     ] = False,
     chunks: Annotated[
         bool,
@@ -67,7 +67,7 @@ def index(
                 reports.append((engine, engine.index(force=force, progress=progress)))
                 try:
                     # With --watch the embedding happens in the background.
-                    if not watch and engine.holds():
+                    if not watch and engine.holds_lease():
                         engine.embedding.embed(progress=progress, cancel=Cancel())
                 # Raised after the reports of the completed steps.
                 except CortexError as error:
@@ -98,47 +98,47 @@ def index(
 
 
 def _row(engine: Engine, report: IndexReport) -> dict[str, object]:
-    vitals = engine.vitals()
+    stats = engine.stats()
     return {
         "workspace": str(engine.root),
         **asdict(report),
-        "files": vitals.indexed_files,
-        "chunks": vitals.chunks,
-        "embedding": vitals.embedding.as_json() if vitals.embedding else None,
+        "files": stats.indexed_files,
+        "chunks": stats.chunks,
+        "embedding": stats.embedding.as_json() if stats.embedding else None,
         "over_max_files": engine.state.over_limit,
     }
 
 
 def _show(engine: Engine, report: IndexReport) -> None:
-    vitals = engine.vitals()
+    stats = engine.stats()
     parts = [
         f"{getattr(report, name)} {name}"
         for name in ("added", "changed", "deleted", "unchanged", "skipped")
     ]
     say(f"{engine.root}: {', '.join(parts)} in {report.seconds:.1f} s")
-    say(f"{vitals.indexed_files} files, {vitals.chunks} chunks, {vitals.disk_bytes / 1e6:.1f} MB")
-    if (state := vitals.embedding) is not None and (state.costly or state.share < 1):
+    say(f"{stats.indexed_files} files, {stats.chunks} chunks, {stats.disk_bytes / 1e6:.1f} MB")
+    if (state := stats.embedding) is not None and (state.costly or state.share < 1):
         say(f"{state.share:.0%} embedded by {state.provider} {state.model}".rstrip())
 
 
 def _not_embedded(engine: Engine) -> str:
-    """Explain why the process that holds the project won't embed it as configured.
+    """Explain why the process that writes to the index doesn't embed as this one is configured.
 
-    Empty where it does, or nothing is left to embed.
+    Empty if it does, or if nothing is left to embed.
     """
     state = engine.embedding.status()
-    if state is None or state.share == 1 or engine.holds():
+    if state is None or state.share == 1 or engine.holds_lease():
         return ""
     holder = engine.store.lease.holder()
     start = (
-        f"{engine.root} is not fully embedded by {state.provider}: process {holder} has it "
-        "open, and only that one writes"
+        f"{engine.root} is not fully embedded by {state.provider}: process {holder} writes to the "
+        "index"
     )
     cortexd = look(meet(None), LOOK_SECONDS)
     if cortexd.pid != holder:
         return (
-            f"{start}, as files and its own variables say; if it doesn't follow them, restart "
-            "the client whose server it is"
+            f"{start}, with the settings of files and its own environment; if it doesn't apply a "
+            "change, restart the client that started it"
         )
     for project in rows(cortexd.status.get("projects")):
         embedding = project.get("embedding")
@@ -147,7 +147,10 @@ def _not_embedded(engine: Engine) -> str:
         # That process is embedding; `cortex status` shows its progress.
         if embedding.get("provider") == state.provider:
             return f"{start}: {embedding['problem']}" if embedding.get("problem") else ""
-    return f"{start}, as files say: `cortex models use {state.provider}` writes that into one"
+    return (
+        f"{start}, with the settings of files: `cortex models use {state.provider}` writes this "
+        "provider into one"
+    )
 
 
 def _export(exporters: Sequence[Exporter], as_json: bool) -> list[Report]:

@@ -83,7 +83,7 @@ def install_clients(
         typer.Option(
             "--profile",
             metavar="NAME",
-            help="The profile whose home the client is to use.",
+            help="The profile for the client to use.",
             callback=check_profile,
         ),
     ] = None,
@@ -166,7 +166,7 @@ def _write_entries(edits: list[Edit], profile: str) -> tuple[list[Edit], list[Pa
 
 
 def _serve_projects(families: str) -> bool:
-    """True where an entry for these families needs a project to serve."""
+    """True if an entry for these families needs a project to serve."""
     names = _families(families)
     return not names or not OF_PROJECTS.isdisjoint(names)
 

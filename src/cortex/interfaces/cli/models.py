@@ -65,9 +65,9 @@ class ModelChoice:
     dimensions: int
     # Empty for an embedder in our own process.
     address: str
-    # True where texts leave this machine.
+    # True if texts leave this machine.
     leaves: bool
-    # True where there is an API key; None where none is needed.
+    # True if there is an API key; None where none is needed.
     key: bool | None
     # The reason why it can't be used, as far as it was checked.
     problem: str
@@ -333,7 +333,7 @@ def _notes(
     if engine is None or choice.estimate is None:
         return [*notes, "a project is embedded when it is indexed"]
     notes.append(f"embedding takes {_format_estimate(choice.estimate)}")
-    if engine.store.lease.holder() and not engine.holds():
+    if engine.store.lease.holder() and not engine.holds_lease():
         how = "in the background by the server that has this project open"
     elif name == "local":
         how = "by the next `cortex index`, or as soon as a client connects"

@@ -331,7 +331,7 @@ def _freshen(engine: Engine, as_json: bool) -> bool:
 
     Otherwise the search uses the index as it is.
     """
-    if not engine.holds():
+    if not engine.holds_lease():
         return True
     cancel, failures = Cancel(), []
 

@@ -42,7 +42,7 @@ def status(
     profile: ProfileOption = None,
     as_json: JsonFlag = False,
 ) -> int:
-    """Show how this project's index is, how cortexd is, whom it serves and what it keeps."""
+    """Show the state of this project's index and of cortexd, with its clients and projects."""
     meeting = meet(profile)
     state = control.look(meeting)
     body = {
@@ -82,13 +82,13 @@ def _project(path: Path | None, profile: str | None) -> dict[str, object] | None
         return body
     try:
         with Engine(target.root, target.settings) as engine:
-            vitals = engine.vitals()
-            reasons = Counter(skip.reason for skip in vitals.skipped)
+            stats = engine.stats()
+            reasons = Counter(skip.reason for skip in stats.skipped)
             return body | {
-                "status": vitals.freshness.state,
-                "lastIndexed": vitals.freshness.last_indexed or None,
-                "files": vitals.indexed_files,
-                "chunks": vitals.chunks,
+                "status": stats.freshness.state,
+                "lastIndexed": stats.freshness.last_indexed or None,
+                "files": stats.indexed_files,
+                "chunks": stats.chunks,
                 "leftOut": dict(reasons.most_common()),
                 "settings": engine.state.describe(),
                 "notes": [*engine.state.shortcomings(), *engine.settings.warnings],
@@ -137,7 +137,7 @@ def _mapping(value: object) -> Mapping[str, object]:
 
 
 def mcp_status(profile: ProfileOption = None, as_json: JsonFlag = False) -> int:
-    """Show how cortexd is, whom it serves, and which documents, memories and records can be
+    """Show the state of cortexd, its clients, and the documents, memories and records that can be
     searched.
     """
     meeting = meet(profile)

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 # Longer lines are passed on without parsing: cortexd rejects them.
 MAX_LINE_BYTES = 10 * 1024 * 1024
 CHUNK_BYTES = 65_536
-CHILD_SECONDS = 10.0  # for a child to exit after it closed its stdout
+# Time for a child to exit after it closed its stdout.
+CHILD_SECONDS = 10.0
 
 
 class Channel:
@@ -73,7 +74,7 @@ class SocketLink(Channel):
 
 
 class ChildLink(Channel):
-    """Server in a child process, which ends with us: it reads from a pipe that only we hold."""
+    """Server in a child process; it ends with this one, which alone holds the pipe to its stdin."""
 
     def __init__(self, command: Sequence[str]) -> None:
         import subprocess
@@ -112,7 +113,7 @@ def in_process(arguments: Sequence[str]) -> list[str]:
 
 
 def client_lines(read: Callable[[], bytes]) -> Iterator[tuple[bytes, bool]]:
-    """Yield lines until `read` ends, each with true if it is whole; too long ones come in parts."""
+    """Yield lines until `read` ends, each with true; parts of over-long lines come with false."""
     parts: list[bytes] = []
     size, cut = 0, False
     while chunk := _read_or_end(read):

@@ -39,14 +39,20 @@ from cortex.toolkit.tool import Family, spell
 
 log = logging.getLogger(__name__)
 
-THREADS = 32
-THREADS_EACH = 8  # per connection
-OPENINGS = 64  # sessions that are opened or closed at the same time
+# Threads that run requests: of all connections, and of one.
+THREADS, THREADS_EACH = 32, 8
+# Sessions that are opened or closed at the same time.
+OPENINGS = 64
+# Time limit for the first line of a connection.
 HELLO_SECONDS = 10.0
-DRAIN_SECONDS = 4.0  # for running requests at shutdown
-END_SECONDS = 4.8  # from a signal to the exit, even if a thread hangs
-LOOK_SECONDS = 1.0  # between two checks for idleness
-# Longest wait for a session event's answer, also granted in the first seconds after our own start.
+# Time that running requests get at shutdown.
+DRAIN_SECONDS = 4.0
+# Time from a signal to the exit, even if a thread hangs.
+END_SECONDS = 4.8
+# Time between two checks for idleness.
+LOOK_SECONDS = 1.0
+# Longest wait for the answer to a session event. A cortexd that has just started always waits so
+# long, even if the client grants less.
 FIRST_SECONDS = 1.5
 CHUNK_BYTES = 65_536
 MAX_CLIENTS = 512
@@ -62,7 +68,8 @@ class Hello:
     version: str
     pid: int
     protocol: int
-    takes_log: bool = False  # the shim prints log lines on its stderr
+    # The shim prints log lines on its stderr.
+    takes_log: bool = False
 
 
 class ClientMessages:
@@ -83,7 +90,8 @@ class ClientMessages:
                 writer.write(json.dumps({LOG_LINE: text}).encode() + b"\n")
 
         def pass_on(text: str) -> None:
-            with suppress(RuntimeError):  # the loop has ended
+            # The loop may have ended.
+            with suppress(RuntimeError):
                 loop.call_soon_threadsafe(write, text)
 
         self.pass_on = pass_on
@@ -95,23 +103,27 @@ class ClientSession:
 
     families: Sequence[Family]
     identity: Identity
-    messages: tuple[str, ...] = ()  # for people, on the shim's stderr
-    http: Site | None = None  # address, if it is served over HTTP instead of stdio
-    told: ClientMessages | None = None
+    # For people, on the shim's stderr.
+    messages: tuple[str, ...] = ()
+    # Address, if the client is served over HTTP instead of stdio.
+    http: Site | None = None
+    log_sink: ClientMessages | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class SessionEvent:
     """Event of a client's session: its start, the end of a turn, or a compaction."""
 
-    event: str  # name as in `cortex hook EVENT`
+    # Name as in `cortex hook EVENT`.
+    event: str
     cwd: str
     variables: Mapping[str, str] = field(repr=False)
-    seconds: float = 0.0  # time that the client waits for an answer
+    # Time that the client waits for an answer.
+    seconds: float = 0.0
 
 
 class ClientRefused(Exception):
-    """The client can't be served: message for its stderr, and its exit code."""
+    """Refusal to serve a client, with a message for its stderr and its exit code."""
 
     def __init__(self, message: str, exit_code: int) -> None:
         super().__init__(message)
@@ -131,7 +143,7 @@ class _Client:
     writer: asyncio.StreamWriter
     task: asyncio.Task[Any] | None
 
-    def take_no_more(self) -> None:
+    def stop_reading(self) -> None:
         """Stop reading from the client; running requests are still answered."""
         self.writer.transport.pause_reading()  # type: ignore[attr-defined]
         self.reader.feed_eof()
@@ -149,7 +161,7 @@ class Daemon:
         self,
         listener: socket.socket,
         opener: Opener,
-        hooked: SessionEventHandler,
+        event_handler: SessionEventHandler,
         resources: SharedResources,
         *,
         idle: float,
@@ -160,7 +172,7 @@ class Daemon:
         """Serve on `listener`; end after `idle` seconds without clients, unless `has_work`."""
         self._listener = listener
         self._opener = opener
-        self._event_handler = hooked
+        self._event_handler = event_handler
         self._resources = resources
         self._idle = idle
         self._memory = memory
@@ -179,7 +191,8 @@ class Daemon:
         # Many threads, so that sessions waiting for an unresponsive drive don't block all others.
         loop.set_default_executor(ThreadPoolExecutor(OPENINGS, "opening"))
         for signal_number in (signal.SIGTERM, signal.SIGINT):
-            with suppress(NotImplementedError):  # Windows
+            # Windows has no signal handlers in an event loop.
+            with suppress(NotImplementedError):
                 loop.add_signal_handler(signal_number, self.leave)
         server = await asyncio.start_server(
             self._accept, sock=self._listener, limit=MAX_HELLO_BYTES
@@ -195,7 +208,7 @@ class Daemon:
                 self.leave()
         server.close()
         for client in self._clients:
-            client.take_no_more()
+            client.stop_reading()
         running = [client.task for client in self._clients if client.task]
         if running:
             await asyncio.wait(running, timeout=DRAIN_SECONDS)
@@ -254,12 +267,12 @@ class Daemon:
         return await asyncio.get_running_loop().run_in_executor(None, self.status)
 
     async def _answer_event(self, event: SessionEvent) -> dict[str, object]:
-        """Answer a session event within its time limit; with no text on failure or timeout."""
+        """Answer a session event within its time limit; the text is empty on failure or timeout."""
         if self._leaving.is_set():
             return {"text": "", "leaving": True}
         self._idle_since = time.monotonic()
         work = asyncio.get_running_loop().run_in_executor(None, self._event_handler, event)
-        # After a timeout the work continues without a waiting client.
+        # After a timeout the work continues, although no client waits for it.
         try:
             young = time.time() - self.started < FIRST_SECONDS
             timeout = (
@@ -271,7 +284,7 @@ class Daemon:
             return {"text": ""}
         # Without the error's text, which may contain variables of the hello.
         except Exception as error:
-            log.warning("nothing to say at %s: %s", event.event, _traceback_of(error))
+            log.warning("session event %s failed: %s", event.event, _traceback_of(error))
             return {"text": ""}
 
     def status(self) -> dict[str, object]:
@@ -312,7 +325,7 @@ class Daemon:
         self, hello: Hello, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         if version_parts(hello.version) > version_parts(VERSION) or hello.protocol > PROTOCOL:
-            log.info("a newer version, %.40r, takes over", hello.version)
+            log.info("ending, because a client has the newer version %.40r", hello.version)
             self.leave()
         if self._leaving.is_set():
             await _send(writer, {"leaving": True})
@@ -334,8 +347,8 @@ class Daemon:
         try:
             session = await asyncio.get_running_loop().run_in_executor(None, self._opener, hello)
             families = session.families
-            if session.told is not None and hello.takes_log and session.http is None:
-                session.told.reach(asyncio.get_running_loop(), writer)
+            if session.log_sink is not None and hello.takes_log and session.http is None:
+                session.log_sink.reach(asyncio.get_running_loop(), writer)
             await self._serve_session(session, reader, writer)
         except ClientRefused as refused:
             await _send(writer, {"messages": [refused.message], "exit": refused.exit_code})
@@ -353,7 +366,7 @@ class Daemon:
     async def _lines_until_leaving(
         self, reader: asyncio.StreamReader
     ) -> AsyncIterator[bytes | None]:
-        """Yield a shim's lines until either side ends; the rest goes to the next cortexd."""
+        """Yield a shim's lines until it ends or this cortexd leaves; the next one gets the rest."""
         async for line in split_lines(_chunks(reader)):
             if self._leaving.is_set():
                 return
@@ -362,13 +375,13 @@ class Daemon:
     async def _serve_session(
         self, session: ClientSession, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        reads = [
+        safe_tools = [
             tool.name
             for family in session.families
             for tool in family.tools
             if not tool.writes or tool.keyed
         ]
-        repeatable = sorted({*reads, *(spell(name) for name in reads)})
+        repeatable = sorted({*safe_tools, *(spell(name) for name in safe_tools)})
         welcome: dict[str, object] = {
             "version": VERSION,
             "again": repeatable,
@@ -442,7 +455,7 @@ async def _chunks(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
 def _sink(writer: asyncio.StreamWriter) -> Callable[[bytes], Any]:
     async def write(line: bytes) -> None:
         if writer.is_closing():
-            raise BrokenPipeError("the front end is gone")
+            raise BrokenPipeError("the shim is gone")
         writer.write(line + b"\n")
         await writer.drain()
 

@@ -1,4 +1,4 @@
-"""What cortexd serves with: its shared resources, background work, and a session per client.
+"""Service of cortexd: its shared resources, its background work, and a session for each client.
 
 Loaded once the socket listens, because it imports most of Cortex.
 """
@@ -15,7 +15,7 @@ from typing import Any
 
 from cortex.base.runtime.home import VERSION
 from cortex.base.settings import environment, load
-from cortex.engine.daily_snapshot import back_up_soon
+from cortex.engine.store.daily_snapshot import back_up_soon
 from cortex.families.chunkfiles.pool import ChunkIndexPool
 from cortex.interfaces.assembly import mcp_server
 from cortex.interfaces.assembly.families import SharedResources, open_families, resolve_request
@@ -30,7 +30,7 @@ from cortex.interfaces.daemon.server import (
 from cortex.interfaces.daemon.session_events import session_event_handler, take_in_soon
 from cortex.interfaces.daemon.sync_worker import Syncing
 
-# For which a project stays open after its last window.
+# Time for which a project stays open after its last window.
 LINGER_SECONDS = 600.0
 # Idle time after which a project with windows is closed when memory is short.
 REST_SECONDS = 3.0
@@ -46,7 +46,7 @@ def serve(
     *,
     skip_sync: bool,
 ) -> None:
-    """Serve until nobody needs this cortexd, or another one is elected."""
+    """Serve until this cortexd is idle, or another one is elected."""
     variables = environment()
     own = load(
         None,

@@ -1,14 +1,13 @@
 """`cortex mcp`: the thin front end that every agent window starts.
 
-It carries JSON-RPC lines between the client and cortexd.
+It forwards JSON-RPC lines between the client and cortexd, and imports the standard library only.
 
-Standard library only. To survive the death of cortexd it keeps the unanswered requests, the
-messages that set up the session (`initialize`, subscriptions), and the names of tools that are safe
-to call twice. The client gets exactly one answer per id: requests that only restore the session use
-ids of our own, and their answers are dropped. A cortexd that shuts down cleanly announces that it
-has answered every request it accepted, so all others can be sent to the next one. When cortexd dies
-three times in a minute, doesn't answer or can't be started, the shim serves with a server process
-of its own.
+To survive the death of cortexd it keeps the unanswered requests, the messages that set up the
+session (`initialize`, subscriptions), and the names of tools that are safe to call twice. The
+client gets exactly one answer per id: requests that restore the session have ids of the shim's own,
+and their answers are dropped. A cortexd that shuts down cleanly announces that it has answered
+every request it accepted, so all others can be sent to the next one. When cortexd dies three times
+in a minute, doesn't answer or can't be started, the shim starts a server process of its own.
 """
 
 from __future__ import annotations
@@ -40,15 +39,15 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Sequence
 
-# Attempts to connect: an older cortexd may give way, or one may be about to end.
+# Attempts to connect: an older cortexd may make way for a newer one, or one may be about to end.
 ATTEMPTS = 3
 WELCOME_SECONDS = 15.0
-# Deaths, and ends of any kind, within DEATH_SECONDS after which cortexd is no longer used.
+# Number of deaths, or of ends of any kind, within DEATH_SECONDS after which cortexd is given up.
 DEATHS, ENDS, DEATH_SECONDS = 3, 10, 60.0
-# Silence while an answer is due before cortexd is pinged, and the time limit of the ping.
+# Time without a line, while an answer is due, after which cortexd is pinged; limit of the ping.
 QUIET_SECONDS, PING_SECONDS = 20.0, 10.0
-# Delay that lets a newer version, for which cortexd gave way, start its own first.
-ROOM_SECONDS = 0.5
+# Delay before starting cortexd, so that a newer client for which it has ended starts its own first.
+GIVE_WAY_SECONDS = 0.5
 SESSION_METHODS = (
     "initialize",
     "notifications/initialized",
@@ -56,17 +55,17 @@ SESSION_METHODS = (
     "resources/subscribe",
 )
 # Methods that may be sent any number of times.
-ENDLESS_METHODS = (*SESSION_METHODS, "subscriptions/listen")
-# cortexd has answered every request.
+REPEATABLE_METHODS = (*SESSION_METHODS, "subscriptions/listen")
+# Last line of a cortexd that has answered every request.
 BYE = b'{"cortexd":"bye"}'
-# cortexd has answered every request that it accepted; the rest is for the next one.
+# Last line of a cortexd that has answered the requests it accepted; the next one gets the rest.
 LEAVING = b'{"cortexd":"leaving"}'
 # Only key of a line that is a log message for stderr.
 LOG_LINE = "cortexd:log"
 LOG_START = b'{"cortexd:log": "'
 # Prefix of the ids of requests that restore the session.
-AGAIN = f"cortex mcp {os.urandom(8).hex()} "
-LOST = "cortexd ended while it worked on this, and it isn't known whether it was done"
+RESTORE_ID = f"cortex mcp {os.urandom(8).hex()} "
+LOST = "cortexd ended during this call; it may or may not have been carried out"
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -78,10 +77,10 @@ def main(arguments: Sequence[str]) -> int:
     except ValueError as error:
         say(f"error: {error.args[0]}")
         return 1
-    # Also for a folder that another user made to intercept connections.
+    # Among others for a folder that another user made to intercept connections.
     except OSError as error:
         say(f"warning: {error}; serving without cortexd")
-        return alone(arguments)
+        return serve_alone(arguments)
     return Shim(rendezvous, list(arguments), variables).run()
 
 
@@ -99,7 +98,7 @@ def say(text: str) -> None:
         pass
 
 
-def alone(arguments: Sequence[str]) -> int:
+def serve_alone(arguments: Sequence[str]) -> int:
     """Replace this process by a server that doesn't need cortexd.
 
     Windows has no exec: there the server is a child, and its exit code is returned.
@@ -126,10 +125,10 @@ class Shim:
         self._link: Channel | None = None
         # Unanswered requests by id. The id is JSON, because 1 and "1" differ; a client may reuse
         # an id.
-        self._open: dict[str, list[_Asked]] = {}
+        self._open: dict[str, list[_SentLine]] = {}
         # Messages that set up the session and are sent again to the next cortexd.
-        self._session: dict[str, tuple[dict[str, object], _Asked]] = {}
-        # Lines without a request that came while there was no connection.
+        self._session: dict[str, tuple[dict[str, object], _SentLine]] = {}
+        # Lines without a request, such as notifications, that came while there was no connection.
         self._held: list[bytes] = []
         # Names of tools that may be called twice.
         self._repeatable: frozenset[str] = frozenset()
@@ -137,15 +136,15 @@ class Shim:
         self._client_ended = False
         # cortexd has announced a clean shutdown.
         self._server_left = False
-        # Recent ends of cortexd as (time, whether it died).
+        # Recent ends of cortexd: the time, and True if it died.
         self._ends: list[tuple[float, bool]] = []
-        # Lines may have been read from the client, so this process can't be replaced any more.
+        # True once lines may have been read from the client: this process can't be replaced then.
         self._reading = False
         # False if the session is served over HTTP, so that the client's lines aren't needed.
         self._reads_client = True
 
     def run(self) -> int:
-        """Carry lines until the client is gone or every request is answered."""
+        """Forward lines until the client is gone or every request is answered."""
         threading.Thread(target=self._exit_when_unread, name="stdout", daemon=True).start()
         outcome = self._connect()
         if outcome is not None:
@@ -165,9 +164,9 @@ class Shim:
     # -- to the client
 
     def _forward(self, link: Channel) -> bool:
-        """Forward the server's lines until it ends; true if the shim is done.
+        """Forward the server's lines until it ends; true if the shim may end, too.
 
-        That is after a BYE to a client that has ended, or once the client no longer reads.
+        It may after a BYE if the client has ended, or once the client no longer reads.
         """
         for line in server_lines(lambda: self._read_link(link)):
             if line == BYE:
@@ -190,9 +189,9 @@ class Shim:
         return link.read()
 
     def _is_stuck(self) -> bool:
-        """True if a cortexd accepts connections but doesn't answer: it is stopped or hangs.
+        """True if cortexd accepts connections but doesn't answer: it is stopped or hangs.
 
-        A cortexd that is ending accepts none.
+        A cortexd that is ending accepts no connections.
         """
         raw = self._rendezvous.connect()
         if raw is None:
@@ -216,7 +215,7 @@ class Shim:
             for member in _members(_parse(line)):
                 if "id" not in member or "method" in member:
                     continue
-                if str(member["id"]).startswith(AGAIN):
+                if str(member["id"]).startswith(RESTORE_ID):
                     return True
                 self._mark_answered(_key(member["id"]))
         return self._write(line)
@@ -267,7 +266,7 @@ class Shim:
     def _record(self, raw: bytes, message: object) -> Channel | None:
         """Record requests and session messages; return the link to send the line over."""
         members = _members(message)
-        request = _Asked(
+        request = _SentLine(
             raw,
             [_key(member["id"]) for member in members if _wants_answer(member)],
             self._link is not None,
@@ -301,7 +300,7 @@ class Shim:
         hello |= {"version": VERSION, "pid": os.getpid(), "log": True}
         for _ in range(ATTEMPTS):
             raw = self._rendezvous.obtain(
-                "cortex mcp", patience=ROOM_SECONDS if self._server_left else 0.0
+                "cortex mcp", patience=GIVE_WAY_SECONDS if self._server_left else 0.0
             )
             if raw is None:
                 return self._fall_back("cortexd could not be started")
@@ -377,20 +376,23 @@ class Shim:
             self._link.end()
         return None
 
-    def _waiting(self) -> list[_Asked]:
+    def _waiting(self) -> list[_SentLine]:
         return list(
             dict.fromkeys(request for waiting in self._open.values() for request in waiting)
         )
 
     def _replay(self) -> None:
         """Restore the session, then repeat requests that are safe; the others fail."""
-        sent: list[_Asked] = []
+        sent: list[_SentLine] = []
         for index, (message, request) in enumerate(self._session.values()):
             # Notifications have no id.
             if "id" not in message:
                 _send(self._link, json.dumps(message).encode() + b"\n")
             elif not any(request in self._open.get(key, ()) for key in request.keys):
-                _send(self._link, json.dumps({**message, "id": f"{AGAIN}{index}"}).encode() + b"\n")
+                _send(
+                    self._link,
+                    json.dumps({**message, "id": f"{RESTORE_ID}{index}"}).encode() + b"\n",
+                )
             # The client still waits for it: send it with its own id, in its place in the session.
             elif len(request.keys) == 1:
                 _send(self._link, request.raw)
@@ -398,7 +400,7 @@ class Shim:
         for request in self._waiting():
             if request in sent:
                 continue
-            if request.may_be_asked(self._repeatable):
+            if request.may_be_sent(self._repeatable):
                 request.times += 1
                 _send(self._link, request.raw)
             else:
@@ -407,7 +409,7 @@ class Shim:
         for raw in held:
             _send(self._link, raw)
 
-    def _fail(self, request: _Asked) -> None:
+    def _fail(self, request: _SentLine) -> None:
         message = _parse(request.raw)
         lost: list[object] = []
         for member in _members(message):
@@ -426,28 +428,30 @@ class Shim:
     def _fall_back(self, reason: str) -> int | None:
         say(f"warning: {reason}; serving in a process of its own")
         if not self._reading:
-            return alone(self._arguments)
+            return serve_alone(self._arguments)
         self._link = ChildLink(in_process(self._arguments))
         return None
 
 
-class _Asked:
+class _SentLine:
     """Line from the client with the ids of its requests."""
 
     def __init__(self, raw: bytes, keys: list[str], sent: bool) -> None:
         self.raw = raw
         self.keys = keys
-        self.times = int(sent)  # number of times it was sent
+        # Number of times it was sent.
+        self.times = int(sent)
 
-    def may_be_asked(self, tools: frozenset[str]) -> bool:
-        """True if it may be sent (again): at most twice, and twice only if that is safe.
+    def may_be_sent(self, tools: frozenset[str]) -> bool:
+        """True if it was never sent, or was sent once and is safe to repeat.
 
-        Safe requests only read, or carry an idempotency key.
+        Safe requests only read, or have an idempotency key. Some methods may be sent any number of
+        times.
         """
         if not self.times:
             return True
         members = [member for member in _members(_parse(self.raw)) if _wants_answer(member)]
-        if all(member.get("method") in ENDLESS_METHODS for member in members):
+        if all(member.get("method") in REPEATABLE_METHODS for member in members):
             return True
         return self.times == 1 and all(_is_safe(member, tools) for member in members)
 
@@ -510,7 +514,7 @@ def _lost(id: object, call: bool) -> dict[str, object]:
     body |= {
         "retryable": True,
         "context": {},
-        "suggestions": ["Look whether it was done, then call it again."],
+        "suggestions": ["Check whether it was done, then call it again."],
     }
     body["timestamp"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     if not call:

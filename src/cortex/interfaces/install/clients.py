@@ -99,13 +99,13 @@ class Hooks:
     events: tuple[str, str, str]
     # True for [{"hooks": [command]}], false for [command].
     grouped: bool
-    # True where a command has "type": "command".
+    # True if a command has "type": "command".
     typed: bool = True
-    # True where the file begins with "version": 1.
+    # True if the file begins with "version": 1.
     version: bool = False
     # Units per second of a timeout.
     per_second: int = 1
-    # True where PowerShell runs the command on Windows.
+    # True if PowerShell runs the command on Windows.
     powershell: bool = False
 
 
@@ -127,7 +127,7 @@ class Client:
     hooks: Hooks | None = None
     # Arguments that name the project, for a client that starts servers in another folder.
     arguments: tuple[str, ...] = ()
-    # True where the client starts the user's servers elsewhere and can't name the project.
+    # True if the client starts the user's servers elsewhere and can't name the project.
     homeless: bool = False
 
 
@@ -327,7 +327,7 @@ def find_client(name: str) -> Client:
 def is_installed(
     client: Client, machine: Machine, which: Callable[[str], object] = shutil.which
 ) -> bool:
-    """True where the folder or the command of the client exists on the machine."""
+    """True if the folder or the command of the client exists on the machine."""
     folders = [machine.path(template) for template in client.folders]
     # The settings folder; that of VS Code exists before any file in it.
     if not folders:

@@ -160,7 +160,7 @@ def _find_home(home: Path, machine: Machine, folders: list[Path]) -> list[Trace]
 
 
 def _contains_user_home(home: Path, machine: Machine) -> bool:
-    """True where CORTEX_HOME is the user's home folder, or a parent of it."""
+    """True if CORTEX_HOME is the user's home folder, or a parent of it."""
     return machine.home.resolve().is_relative_to(home.resolve())
 
 

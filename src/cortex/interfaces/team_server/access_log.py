@@ -80,7 +80,7 @@ class Seldom(logging.Filter):
         self._last_written: dict[tuple[str, str], float] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """True where the line wasn't written recently."""
+        """True if the line wasn't written recently."""
         # The message template, without its arguments.
         line, now = (record.name, str(record.msg)), time.monotonic()
         if now - self._last_written.get(line, -SELDOM_SECONDS) < SELDOM_SECONDS:

@@ -73,32 +73,33 @@ REQUEST_SECONDS = 60.0
 HEALTH_SECONDS = 1.0
 # Time limit of a health check.
 PING_SECONDS = 1.0
-# Threads for writers and for unauthenticated clients, at most.
+# Most threads for writers and for unauthenticated clients ("strangers").
 WRITERS, STRANGERS = THREADS // 2, 2
-# With sixteen reader threads a search took twice the CPU, contending for the interpreter lock.
+# Most threads for readers. With sixteen, a search took twice the CPU, contending for the
+# interpreter lock.
 READERS = 2
 # Attempts to read while the access of the principal changes.
-LOOKS = 3
-# Characters of a method in the access log; a client may send any.
+READ_ATTEMPTS = 3
+# Most characters of a method in the access log; a client may send any text.
 MAX_METHOD = 20
-_OWN_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_VALID_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
 @dataclass(frozen=True, slots=True)
 class _Workers:
     """The thread pools of one event loop.
 
-    Writers may wait in the database for other writers, and unauthenticated clients have low
-    priority: neither takes a thread from readers, and health checks have a thread of their own.
-    Readers share a few threads, since all of them contend for one interpreter.
+    Neither writers, which may wait in the database for each other, nor unauthenticated clients,
+    which have low priority, take a thread from readers. Readers share a few threads, since they
+    contend for one interpreter. Health checks have a thread of their own.
     """
 
     loop: asyncio.AbstractEventLoop
     all: ThreadPool
     reading: ThreadPool
     writing: ThreadPool
-    strange: ThreadPool
-    watching: ThreadPool
+    strangers: ThreadPool
+    health: ThreadPool
 
 
 class App:
@@ -119,14 +120,14 @@ class App:
         self._local = local
         self._table = Table(ROUTES)
         self._limits = RateLimits(core.settings.core.rates, clock)
-        # On failure the tokens are read with the next request.
+        # If this fails, the tokens are read with the next request.
         with suppress(CortexError):
             self._limits.know(core.ledger.principals.good())
         self._metrics = Metrics()
         self._worker_pools: _Workers | None = None
-        # 133 KB, 3 ms to build.
+        # The OpenAPI document: 133 KB, 3 ms to build.
         self._document = as_bytes(describe(ROUTES, SCHEMAS))
-        # Number of threads that run a handler, and its lock.
+        # Number of threads that run a handler, guarded by the lock.
         self._working_lock, self._working = threading.Lock(), 0
         # Time and result of the last health check.
         self._last_ping = (-HEALTH_SECONDS, False)
@@ -192,13 +193,13 @@ class App:
         if path == METRICS:
             served.route = path
             _need_method(method, {"GET"})
-            text = self._metrics.text(await self._run(self._lag, Call(), self._workers().watching))
+            text = self._metrics.text(await self._run(self._lag, Call(), self._workers().health))
             return encoded(text.encode(), served.request_id, media_type=CONTENT_TYPE)
         methods, variables = (
             self._table.find(path.removeprefix(API)) if path.startswith(f"{API}/") else ({}, {})
         )
         if not methods:
-            raise HttpError(404, f"there is no such path; {DOCUMENT} names those that there are")
+            raise HttpError(404, f"there is no such path; {DOCUMENT} lists all paths")
         served.route = API + next(iter(methods.values())).path
         if method == "OPTIONS":
             return encoded(b"", served.request_id, 204, {"Allow": _allowed(methods)})
@@ -241,35 +242,35 @@ class App:
     def _perform(
         self, route: Route, principal: Principal, context_of: Callable[..., RouteContext]
     ) -> tuple[RouteResult, bool]:
-        """Run a route with the access of the principal; in a thread.
+        """Run a route with the principal's access; called in a thread.
 
-        That access may shrink between reading it and reading the records: the route is run again
-        then. The access of a writer is checked inside the write transaction.
+        A reader's access may shrink while the records are read: then the route is run again. A
+        writer's access is checked inside the write transaction.
 
-        Raises: StoreError STORE_LOCKED where the access changes on every attempt.
+        Raises: StoreError STORE_LOCKED if the access changes on every attempt.
         """
         replica = self._core.replica
-        for _ in range(LOOKS):
+        for _ in range(READ_ATTEMPTS):
             (replica.refresh if route.searches else replica.keep_up)()
             viewer = access_policy.viewer_of(principal, replica.subcortexes())
-            with self._at_work(), replica.as_(viewer) as visit:
+            with self._at_work(), replica.viewed_by(viewer) as visit:
                 context = context_of(principal=principal, viewer=viewer, visit=visit)
                 result = route.run(context), visit.replayed
             access = None if route.writes else replica.present.look(principal.name)
             if access is None or access[1] == viewer:
                 return result
             principal = access[0]
-        raise StoreError("STORE_LOCKED", f"what {principal.name} may see was changed just now")
+        raise StoreError("STORE_LOCKED", f"the access of {principal.name} is being changed")
 
     def _workers(self) -> _Workers:
         """Return the thread pools of the running event loop."""
         loop = asyncio.get_running_loop()
         if self._worker_pools is None or self._worker_pools.loop is not loop:
             threads = ThreadPool()
-            reading, writing, strange = (
+            reading, writing, strangers = (
                 BoundedShare(threads, most) for most in (READERS, WRITERS, STRANGERS)
             )
-            self._worker_pools = _Workers(loop, threads, reading, writing, strange, ThreadPool(1))
+            self._worker_pools = _Workers(loop, threads, reading, writing, strangers, ThreadPool(1))
         return self._worker_pools
 
     @property
@@ -290,22 +291,22 @@ class App:
     async def _run(self, work: Callable[[], Any], call: Call, threads: ThreadPool) -> Any:
         """Run blocking work in a thread pool.
 
-        Raises: LimitError where it exceeds the time limit.
+        Raises: LimitError SEARCH_TIMEOUT if it exceeds the time limit.
         """
         try:
             async with asyncio.timeout(REQUEST_SECONDS):
                 return await threads.run(work, call)
         except TimeoutError:
-            why = "it took too long; with the same key it can be tried again"
-            raise LimitError("SEARCH_TIMEOUT", why) from None
+            message = "the request took too long; it may be repeated with the same idempotency key"
+            raise LimitError("SEARCH_TIMEOUT", message) from None
 
     # -- authentication
 
     async def _authenticate(self, request: Request) -> Principal:
         """Return the principal of the request's token.
 
-        Raises: NetworkError AUTH_REQUIRED, AUTH_EXPIRED; LimitError where unauthenticated clients
-        exceed their rate limit.
+        Raises: NetworkError AUTH_REQUIRED, AUTH_EXPIRED; LimitError RATE_LIMITED if
+        unauthenticated clients of this network exceed their rate limit.
         """
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         token = token.strip() if scheme.lower() == "bearer" else ""
@@ -318,17 +319,16 @@ class App:
         )
         if is_token(token):
             look = partial(self._look_up, token, found)
-            found = await self._run(look, Call(), workers.all if good else workers.strange)
+            found = await self._run(look, Call(), workers.all if good else workers.strangers)
             self._limits.note(token, network, good=isinstance(found, Principal))
         if isinstance(found, NetworkError):
             raise found
         return found
 
     async def _is_good(self, token: str) -> bool:
-        """True for a token known to be valid without a database lookup for it.
+        """True if the cached list of valid tokens has this token.
 
-        The list of valid tokens is reloaded now and then, so that their owners don't count as
-        strangers.
+        The list is reloaded now and then, so that owners of new tokens don't count as strangers.
         """
         if self._limits.wants(token):
             # The lookup of the token reports the error, after the request was counted.
@@ -339,35 +339,35 @@ class App:
         return self._limits.is_good(token)
 
     def _look_up(self, token: str, unknown: NetworkError) -> Principal | NetworkError:
-        """Return the principal of a token, or the error for it: `unknown` for no known token.
+        """Return the principal of a token, or the error to answer with; `unknown` is the default.
 
-        That of a revoked principal names the ledger and the principal: a client erases its replica
-        only for its own ledger and its own principal.
+        The error for a revoked principal names the ledger and the principal, because a client
+        erases its replica only if both are its own.
         """
         principals = self._core.ledger.principals
         if (principal := principals.by_token(token)) is not None:
             return principal
-        if name := principals.put_out(token):
+        if name := principals.name_of_revoked(token):
             context = {"reason": "revoked", "epoch": self._core.ledger.epoch(), "name": name}
-            message = "the holder of this token may not come in any more"
+            message = "the principal of this token was revoked"
             return NetworkError("AUTH_EXPIRED", message, context=context)
         if principals.is_known(token):
-            message = "this token counts no more: it was revoked, or its time is over"
+            message = "this token was revoked or has expired"
             return NetworkError("AUTH_EXPIRED", message)
         return unknown
 
     # -- health
 
     async def _health(self, request_id: str) -> Response:
-        """Report if the database answers.
+        """Report whether the database answers.
 
-        It is asked at most once a second and once at a time, for any number of requests.
+        However many requests there are, it is asked at most once a second, one question at a time.
         """
         if time.monotonic() - self._last_ping[0] >= HEALTH_SECONDS:
             ping = self._ping_task
             if ping is None or ping.done() or ping.get_loop() is not asyncio.get_running_loop():
                 ping = self._ping_task = asyncio.create_task(
-                    self._workers().watching.run(self._ping, Call())
+                    self._workers().health.run(self._ping, Call())
                 )
             await asyncio.wait({ping}, timeout=PING_SECONDS)
             self._last_ping = (time.monotonic(), ping.done() and ping.result())
@@ -417,7 +417,7 @@ def _method_of(request: Request) -> str:
 
 def _need_method(method: str, methods: Mapping[str, Route] | set[str]) -> None:
     if method not in methods:
-        raise HttpError(405, f"this path wants {_allowed(methods)}", {"Allow": _allowed(methods)})
+        raise HttpError(405, f"this path allows {_allowed(methods)}", {"Allow": _allowed(methods)})
 
 
 def _allowed(methods: Mapping[str, Route] | set[str]) -> str:
@@ -427,7 +427,7 @@ def _allowed(methods: Mapping[str, Route] | set[str]) -> str:
 def _request_id(request: Request) -> str:
     """Return the request id sent by the client, if valid, else a new one."""
     given = request.headers.get(REQUEST_ID.lower(), "")
-    return given if _OWN_ID.fullmatch(given) else f"req_{new_ulid()}"
+    return given if _VALID_REQUEST_ID.fullmatch(given) else f"req_{new_ulid()}"
 
 
 def _challenge(error: CortexError) -> dict[str, str]:

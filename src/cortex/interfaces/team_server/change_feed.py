@@ -129,7 +129,7 @@ class _Past:
         )
 
     def showed(self, record: Record[Any], steps: int = STEPS) -> bool:
-        """True where the viewer may have seen some version of a record.
+        """True if the viewer may have seen some version of a record.
 
         Each record that its visibility depends on counts with any of its versions, too.
         """

@@ -38,7 +38,7 @@ class LiveAccess:
         if principal is None:
             return None
         if principal.state != ACTIVE:
-            raise NetworkError("AUTH_EXPIRED", f"{name} may not come in any more")
+            raise NetworkError("AUTH_EXPIRED", f"the principal {name} was revoked")
         return principal, access_policy.viewer_of(principal, self._subcortexes())
 
     def check(self, viewer: Viewer) -> None:
@@ -48,9 +48,7 @@ class LiveAccess:
         """
         access = self.look(viewer.name)
         if access is not None and access[1] != viewer:
-            raise StoreError(
-                "STORE_LOCKED", f"what {viewer.name} may see or write was changed just now"
-            )
+            raise StoreError("STORE_LOCKED", f"the access of {viewer.name} was changed meanwhile")
 
     def _subcortexes(self) -> tuple[Record[Subcortex], ...]:
         lookup = self._ledger.records

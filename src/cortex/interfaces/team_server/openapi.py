@@ -25,10 +25,10 @@ MEANINGS: Mapping[int, str] = {
     400: "A parameter, the key or the body doesn't fit.",
     401: "The token is missing, unknown or over.",
     403: (
-        "Whoever asks may not do this, the text holds a secret, or the request comes from "
+        "The principal may not do this, the text holds a secret, or the request comes from "
         "another site."
     ),
-    404: "There is no such thing, or not for whoever asks.",
+    404: "It doesn't exist, or isn't visible to the principal.",
     405: "The path wants another method.",
     408: "The body did not arrive in time.",
     409: "The record was changed meanwhile, or the key stands for another write.",

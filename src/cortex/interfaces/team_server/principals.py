@@ -79,7 +79,7 @@ def find(ledger: Ledger, name: str) -> Principal:
         "RECORD_UNKNOWN",
         f"there is no principal {name!r}",
         context={"type": "principal", "id": name},
-        instead=("`cortex core principal list` shows everybody whom the Core knows.",),
+        instead=("`cortex core principal list` shows all principals of the Core.",),
     )
 
 

@@ -51,7 +51,7 @@ class RateLimits:
         return is_token(token) and hash_of(token) in self._good
 
     def wants(self, token: str) -> bool:
-        """True where the valid tokens should be reloaded because this one may be new.
+        """True if the valid tokens should be reloaded because this one may be new.
 
         The next reload is due GOOD_SECONDS later.
         """

@@ -55,7 +55,7 @@ class ReplicaMark:
     witness: str = ""
 
     def covers(self, other: ReplicaMark) -> bool:
-        """True where this position includes the other.
+        """True if this position includes the other.
 
         The same change in a different history isn't included.
         """
@@ -127,7 +127,7 @@ class ReadReplica(Library):
     # -- viewers
 
     @contextmanager
-    def as_(self, viewer: Viewer) -> Iterator[RequestScope]:
+    def viewed_by(self, viewer: Viewer) -> Iterator[RequestScope]:
         """Read and write with the permissions of a viewer in this thread, inside the block."""
         with self.store.viewed_by(viewer), self._gateway.visited_by(viewer) as visit:
             yield visit
@@ -211,7 +211,7 @@ class ReadReplica(Library):
             log.warning("the replica doesn't follow the ledger: %s", error.message)
 
     def follow(self, *, forget: bool = False) -> bool:
-        """Copy and index new changes; false where that fails, and the replica stays as it is.
+        """Copy and index new changes; false if that fails, and the replica stays as it is.
 
         A thread that waited for the lock mostly finds its changes indexed by the thread before it.
         """
@@ -308,7 +308,7 @@ class ReadReplica(Library):
         return ReplicaMark(mark.epoch, cursor, mark.witness)
 
     def _was_rolled_back(self, known: ReplicaMark, now: ReplicaMark) -> bool:
-        """True where the ledger lost changes that were copied from it.
+        """True if the ledger lost changes that were copied from it.
 
         Its position went backwards, or other changes took their place.
         """
@@ -369,7 +369,7 @@ def _check_own(library: Library, directory: Path, *, replica: bool) -> None:
 
     Raises: StoreError STORE_LOCKED, STORE_UNWRITABLE.
     """
-    if not library.holds():
+    if not library.holds_lease():
         raise StoreError(
             "STORE_LOCKED",
             f"another process uses {directory}: each Core needs its own",

@@ -126,12 +126,12 @@ class Route:
     status: int = 200
     tier: int = 0
     most: int = MAX_BODY_BYTES
-    # True where it searches, so that new changes have to be indexed first.
+    # True if it searches, so that new changes have to be indexed first.
     searches: bool = True
 
     @property
     def writes(self) -> bool:
-        """True where it may have to wait for other writers."""
+        """True if it may have to wait for other writers."""
         return self.keyed or not self.searches
 
     @property

@@ -4,8 +4,8 @@ Tools block (SQLite, files, regular expressions), the loop must not. A cancelled
 once; its thread keeps its place in the pool until it notices `Call.cancel`, so that repeated
 cancelling can't pile up threads. The process ends without waiting for threads.
 
-Road not taken: anyio's worker threads, where a round trip takes twice the time, and those of
-concurrent.futures, which are used in turn.
+Road not taken: anyio's worker threads, where a round trip takes twice the time; concurrent.futures,
+which uses all threads in turn, so that none has warm caches.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def _start(threads: ThreadPool) -> _Jobs:
 
 
 def _run_job(job: _Job, owner: weakref.ref[ThreadPool], jobs: _Jobs) -> bool:
-    """Run a job and report to its loop; False where the pool or the loop is gone."""
+    """Run a job and report to its loop; false if the pool or the loop is gone."""
     result, error = None, None
     try:
         result = job.work()
@@ -141,17 +141,17 @@ class BoundedShare(ThreadPool):
     async def run(self, work: Callable[[], Result], call: Call) -> Result:
         """Await `work()` in a thread of the share.
 
-        The slot is held until the work ends, not until the wait does: cancelling gains no more
-        threads.
+        The slot is held until the work ends, even if the wait is cancelled, so that cancelled
+        requests don't use more threads than the share has.
         """
         loop = asyncio.get_running_loop()
         await self._slots.acquire()
-        # Its holder releases the slot.
+        # Acquired by the work or by the cancelled wait, which then releases the slot.
         turn = threading.Lock()
 
         def in_turn() -> Result:
             if not turn.acquire(blocking=False):
-                # The wait was cancelled, and the slot is released already.
+                # The wait was cancelled and has released the slot.
                 raise Cancelled()
             try:
                 return work()
@@ -169,7 +169,7 @@ class BoundedShare(ThreadPool):
 def call_on_loop(
     loop: asyncio.AbstractEventLoop, callback: Callable[..., None], *arguments: object
 ) -> bool:
-    """Schedule a callback on the loop, from any thread; False where the loop has ended."""
+    """Schedule a callback on the loop, from any thread; false if the loop has ended."""
     try:
         loop.call_soon_threadsafe(callback, *arguments)
     except RuntimeError:
@@ -199,13 +199,13 @@ def progress_report(send: Send) -> Callable[[float, float | None, str], None]:
         except (RuntimeError, concurrent.futures.CancelledError):
             sending.close()
             # The request or the loop is gone.
-            log.debug("progress of a call that has ended")
+            log.debug("dropped the progress of a call that has ended")
 
     return report
 
 
 def close_families(families: Sequence[Family]) -> bool:
-    """Close every family within CLOSE_SECONDS; False where one is still closing."""
+    """Close every family; false if one is still closing after CLOSE_SECONDS."""
 
     def close() -> None:
         for family in families:

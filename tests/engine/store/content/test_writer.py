@@ -78,23 +78,23 @@ def test_last_removals_are_remembered_after_the_lexical_index_dropped_them(folde
     folder.remove("b.py")
     folder.catch_up()
     assert [row[0] for row in folder.store.indexes._gone(before)] == docs[:2]
-    assert folder.store.content.remembers(before)
+    assert folder.store.content.lists_removals_since(before)
     folder.remove("c.py")
     folder.catch_up()
     assert [row[0] for row in folder.store.indexes._gone(before)] == docs[1:]
-    assert (folder.store.content.remembers(before), folder.store.content.remembers(first)) == (
-        False,
-        True,
-    )
+    assert (
+        folder.store.content.lists_removals_since(before),
+        folder.store.content.lists_removals_since(first),
+    ) == (False, True)
 
 
 def test_doubted_store_knows_no_removals_until_the_next_change(folder):
     seq = folder.write(a_py="x = 1\n")
     folder.catch_up()
-    assert folder.store.content.remembers(seq)
-    folder.store.content.doubt()
-    assert not folder.store.content.remembers(seq)
-    assert folder.store.content.remembers(folder.write(b_py="y = 1\n"))
+    assert folder.store.content.lists_removals_since(seq)
+    folder.store.content.recheck_vectors()
+    assert not folder.store.content.lists_removals_since(seq)
+    assert folder.store.content.lists_removals_since(folder.write(b_py="y = 1\n"))
 
 
 def test_unused_content_is_dropped_after_a_while(folder):

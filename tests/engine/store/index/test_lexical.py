@@ -96,7 +96,7 @@ def test_word_frequency_follows_writes_here_and_elsewhere(tmp_path, monkeypatch)
     for sources, lamps, bulbs in (((1,), 1, 0), ((1, 2), 2, 0), ((2, 3), 2, 1), ((1,), 1, 0)):
         for index in (words, reader, words):
             found = [
-                index.frequency(word, narrow=SearchFilter(sources))
+                index.frequency(word, scope=SearchFilter(sources))
                 for word in ("lamp", "bulb", "lamp")
             ]
             assert found == [lamps, bulbs, lamps]
@@ -104,7 +104,7 @@ def test_word_frequency_follows_writes_here_and_elsewhere(tmp_path, monkeypatch)
     reader.reload()
     for index in (words, reader):
         assert [
-            index.frequency("lamp", narrow=SearchFilter(sources)) for sources in ((1,), (2, 3))
+            index.frequency("lamp", scope=SearchFilter(sources)) for sources in ((1,), (2, 3))
         ] == [2, 1]
     words.close()
 
@@ -119,10 +119,10 @@ def test_word_frequency_is_the_same_for_few_and_many_rows(tmp_path, monkeypatch)
         for word in ("lamp", "bulb", "shade", "sun")
         for sources in ((3,), (1, 2, 6), (9,))
     ]
-    seldom = [words.frequency(word, narrow=narrow) for word, narrow in asked]
+    seldom = [words.frequency(word, scope=narrow) for word, narrow in asked]
     monkeypatch.setattr(words_module, "FEW_ROWS", 0)
     words.reload()
-    assert seldom == [words.frequency(word, narrow=narrow) for word, narrow in asked]
+    assert seldom == [words.frequency(word, scope=narrow) for word, narrow in asked]
     alive = [doc for doc in range(1, 200) if doc not in range(1, 60, 3) and doc % 4 in (0, 1)]
     assert seldom[1] == sum(doc % 7 in (1, 2, 6) for doc in alive)
     words.close()

@@ -510,7 +510,7 @@ def test_failed_lexical_index_is_marked_for_all_readers_and_rebuilt(open_store, 
     (name,) = generations(folder.store)
     failed = StoreError("INDEX_DAMAGED", "it fell over", context={"index": name})
     for _ in range(2):
-        reader.indexes.doubt(failed)
+        reader.indexes.mark_damaged(failed)
     assert [record.message for record in caplog.records] == [
         "the word index is damaged and will be built anew: it fell over"
     ]
@@ -529,7 +529,7 @@ def test_error_of_a_replaced_index_does_not_mark_the_new_one(folder):
     folder.catch_up()
     (old,) = generations(folder.store)
     folder.store.indexes.rebuild()
-    folder.store.indexes.doubt(StoreError("INDEX_DAMAGED", "late", context={"index": old}))
+    folder.store.indexes.mark_damaged(StoreError("INDEX_DAMAGED", "late", context={"index": old}))
     assert folder.store.indexes.damaged is False
     assert find(folder.store, "lamp") == ["a.py"]
 
@@ -610,7 +610,7 @@ def test_store_in_memory_is_searched_checked_tidied_and_repaired(
     indexes.catch_up([embedding_job(HashingEmbedder())])
     assert find(folder.store, "lamp") == ["a.py", "b.py"]
     assert folder.store.check() == []
-    indexes.doubt(StoreError("INDEX_DAMAGED", "it failed", context={"index": ""}))
+    indexes.mark_damaged(StoreError("INDEX_DAMAGED", "it failed", context={"index": ""}))
     assert (indexes.words(), indexes.damaged) == (None, True)
     assert folder.store.check() != []
     assert indexes.verify() is True

@@ -288,7 +288,7 @@ def test_doubted_vector_set_gets_lost_rows_and_drops_superfluous_ones(folder):
     folder.write(a_py="lamp = 1\n", b_py="desk = 1\n")
     catch_up(folder.store)
     spoil(folder.store)
-    folder.store.content.doubt()
+    folder.store.content.recheck_vectors()
     folder.write(c_py="chair = 1\n")
     catch_up(folder.store)
     assert_whole(folder.store)
@@ -387,7 +387,7 @@ def test_vector_set_after_any_changes_equals_a_fresh_one(
                 folder.store.close()
                 folder = folder_of(Store(directory))
             elif change == "doubt":
-                folder.store.content.doubt()
+                folder.store.content.recheck_vectors()
         with closing(folder.store):
             catch_up(folder.store)
             assert_whole(folder.store)

@@ -517,7 +517,7 @@ def test_erased_record_is_gone_with_its_text(home: Store, tmp_path: Path) -> Non
         home.outbox.known() == {other: (1, 2)}
         and ask(home, f"SELECT * FROM refs WHERE record = '{number}'") == []
     )
-    assert home.content.words_linger
+    assert home.content.keeps_deleted_words
     home.indexes.catch_up()
     home.checkpoint()
     raw = b"".join(file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()).lower()

@@ -347,7 +347,7 @@ def test_ctrl_c_ends_a_sync_that_waits_for_another_process(isolated, notes, unti
     with Library(load(None, environment=environment())) as library:
         library.add_folder(notes)
         # It serves no other process
-        assert library.holds()
+        assert library.holds_lease()
         waiting = subprocess.Popen(
             [*CORTEX, "kb", "sync"],
             stdout=subprocess.DEVNULL,

@@ -618,7 +618,7 @@ def test_newest_rows_of_an_uncopied_database_answer(caller_of, tmp_path):
     made.close()
     with Library(settings_in(tmp_path)) as holder:
         # The holder copies nothing
-        assert holder.holds()
+        assert holder.holds_lease()
         answer = caller_of(settings_in(tmp_path), tmp_path).ask(
             "query_memories", query="count zebras"
         )

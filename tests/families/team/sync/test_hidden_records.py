@@ -100,7 +100,8 @@ def test_home_of_a_removed_principal_keeps_unsent_writes_only(member, team):
     outcome = bob.sync()
     assert (outcome.status, outcome.code, outcome.erased) == ("failed", "CORE_DENIED", 1)
     assert (
-        "you were put out" in outcome.error and "1 records of it left this machine" in outcome.error
+        "your access was revoked" in outcome.error
+        and "1 of the Core's records were erased" in outcome.error
     )
     assert any("cortex backup list" in line for line in outcome.advice)
     kept = b"".join(

@@ -27,7 +27,7 @@ from families.team.invariants import check_records
 def test_record_is_written_now_and_found_once_indexed(library, settings, monkeypatch, caplog):
     create(library, Observation("The first lamp"), actor=person())
     mine = library.store.indexes.words()
-    assert mine is not None and library.holds()
+    assert mine is not None and library.holds_lease()
     mine.close()
     (folder,) = settings.home.glob("words-*")
     others = LexicalIndex(folder)
@@ -45,7 +45,7 @@ def test_record_is_written_now_and_found_once_indexed(library, settings, monkeyp
 
 
 def test_lease_holder_that_does_not_index_is_awaited_once(library, settings, monkeypatch):
-    assert library.holds()
+    assert library.holds_lease()
     with Library(settings, embedders=Embedders(None)) as other, ThreadPoolExecutor(1) as threads:
         monkeypatch.setattr(libraries, "FOLLOW_SECONDS", 0.05)
         create(other, Thread("Which lamp?"), actor=person())

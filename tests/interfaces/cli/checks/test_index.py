@@ -73,7 +73,7 @@ def test_unreachable_embedder_is_reported(doctor, root, monkeypatch):
 def test_missing_vector_rows_are_reported_and_rebuilt_by_fix(doctor, root):
     settings = load(root, environment=environment())
     with Engine(root, settings) as engine:
-        assert engine.holds()
+        assert engine.holds_lease()
         vectors = engine.store.indexes.vectors(engine.embedding.answering().stamp)
         vectors.remove(vectors.ids()[:1])
         vectors.sync(engine.store.content.seq())

@@ -1,8 +1,8 @@
 """Entries of chunk files: the fields of a chunk besides its text, its tags, and its file.
 
-A chunk of such a file is a doc with one chunk. An `Update` is one transaction over all changed
-files; each file in it can be rolled back alone, because only at its end is it known to be complete.
-Knows nothing of JSON files, vectors or search.
+Each chunk of such a file is stored as a doc with one chunk. An `Update` is one transaction over all
+changed files. Each file in it can be rolled back alone, because a broken file is recognized only at
+its end. Knows nothing of JSON files, vectors or search.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Held:
 class Update:
     """Changes of one transaction.
 
-    Ids of new rows are assigned here, and rows are written in batches: that halves the work.
+    Ids of new rows are assigned here, so that rows can be written in batches: that halves the time.
     """
 
     def __init__(self, connection: Connection, source: int) -> None:
@@ -220,7 +220,7 @@ class Entries:
             return {doc: _entry(fields, unpack(packed)) for doc, fields, packed in rows}
 
     def called(self, name: str) -> Entry | None:
-        """Entry with this id; scans all of them, since this is rarely asked."""
+        """Entry with this id; scans all entries, because it is rarely called."""
         with self._connections.read() as connection:
             row = connection.execute(
                 "SELECT doc FROM entries WHERE json_extract(fields, '$[0]') = ? LIMIT 1", (name,)

@@ -20,9 +20,9 @@ from cortex.engine.store.content.queries import ContentQueries, rows_below
 from cortex.engine.store.content.redactions import put_leaks
 from cortex.engine.store.sql import rows_in
 
-# Removed docs that stay listed after the lexical index has dropped them: vectors follow later.
+# Removed docs that stay listed after the lexical index has dropped them, for the vector indexes.
 REMOVALS = 2_000
-# Number of dead rows that forces a rebuild of the lexical index: more than it ever has.
+# Value for the number of dead rows that forces a rebuild: more rows than an index ever has.
 ALL_DEAD = 10**12
 # Level 9 saves 1 % more and takes twice the time on source code.
 COMPRESSION = 6
@@ -56,10 +56,10 @@ class ContentChange:
     skips: list[tuple[ScannedFile, str]] = field(default_factory=list)
 
     def __len__(self) -> int:
-        return len(self.touched) + self.news
+        return len(self.touched) + self.replay_count
 
     @property
-    def news(self) -> int:
+    def replay_count(self) -> int:
         """Number of changes that the indexes have to replay."""
         return len(self.cuts) + len(self.links) + len(self.removed) + len(self.skips)
 
@@ -130,7 +130,7 @@ class ContentStore(ContentQueries):
         now = change.read_ns
         with self._connections.write() as connection:
             role = role_of if _kind_of(connection, source) == "files" else _no_role
-            seq = next_seq(connection) if change.news else _seq(connection)
+            seq = next_seq(connection) if change.replay_count else _seq(connection)
             for path in change.removed:
                 remove_doc(connection, source, path, seq)
                 connection.execute(
@@ -180,10 +180,10 @@ class ContentStore(ContentQueries):
                     forget_blob(connection, row[2])
             return seq
 
-    def settle(self, seq: int, dead: int) -> None:
-        """Record that the lexical index is complete up to `seq`.
+    def record_lexical_progress(self, seq: int, dead: int) -> None:
+        """Record that the lexical index is complete up to `seq`, with `dead` more dead rows.
 
-        Adds to the number of dead rows, and drops all but the latest removals until then.
+        Of the removals up to `seq`, only the latest stay listed.
         """
         with self._connections.write() as connection:
             connection.execute("INSERT OR IGNORE INTO meta VALUES ('forgotten', ?)", (str(seq),))
@@ -201,15 +201,15 @@ class ContentStore(ContentQueries):
             )
 
     @property
-    def words_linger(self) -> bool:
-        """True if the lexical index files still contain removed content and must be rebuilt."""
+    def keeps_deleted_words(self) -> bool:
+        """True if the lexical index still contains permanently removed content: rebuild it."""
         return self.number("dead") >= ALL_DEAD
 
-    def remembers(self, seq: int) -> bool:
+    def lists_removals_since(self, seq: int) -> bool:
         """True if all removals since `seq` are still listed."""
         return seq >= int(self.get("forgotten", str(seq + 1)))
 
-    def doubt(self) -> None:
+    def recheck_vectors(self) -> None:
         """Make the next catch-up of the vectors compare all ids instead of only the changes."""
         with self._connections.write() as connection:
             _forget_until(connection, _seq(connection) + 1)

@@ -245,7 +245,7 @@ class LexicalIndex:
             time.sleep(LOCK_POLL_SECONDS)
 
     def search(
-        self, terms: Sequence[LexicalTerm], narrow: SearchFilter, limit: int
+        self, terms: Sequence[LexicalTerm], scope: SearchFilter, limit: int
     ) -> list[tuple[int, int, float]]:
         """Best rows as (doc, chunk, score), best first, ties by doc and chunk."""
         parts = [
@@ -253,10 +253,10 @@ class LexicalIndex:
             for term in terms
             for field, weight in term.weights
         ]
-        return self._best(parts, narrow, limit)
+        return self._best(parts, scope, limit)
 
     def cover(
-        self, masses: Mapping[str, float], narrow: SearchFilter, limit: int
+        self, word_weights: Mapping[str, float], scope: SearchFilter, limit: int
     ) -> list[tuple[int, int, float]]:
         """Rows that contain the largest share of these words, as (doc, chunk, share of the mass).
 
@@ -266,13 +266,13 @@ class LexicalIndex:
             tantivy.Query.const_score_query(
                 _any([self._term(field, word) for field in COVER_FIELDS]), mass
             )
-            for word, mass in masses.items()
+            for word, mass in word_weights.items()
         ]
-        total = sum(masses.values()) or 1.0
-        return [(doc, chunk, mass / total) for doc, chunk, mass in self._best(parts, narrow, limit)]
+        total = sum(word_weights.values()) or 1.0
+        return [(doc, chunk, mass / total) for doc, chunk, mass in self._best(parts, scope, limit)]
 
     def held(
-        self, words: Sequence[str], narrow: SearchFilter, limit: int
+        self, words: Sequence[str], scope: SearchFilter, limit: int
     ) -> dict[tuple[int, int], frozenset[str]]:
         """Words contained in each row that has any of them, by (doc, chunk).
 
@@ -288,23 +288,23 @@ class LexicalIndex:
         ]
         return {
             (doc, chunk): frozenset(word for bit, word in enumerate(known) if int(total) >> bit & 1)
-            for doc, chunk, total in self._best(parts, narrow, limit)
+            for doc, chunk, total in self._best(parts, scope, limit)
         }
 
-    def frequency(self, word: str, field: str = "body", narrow: SearchFilter | None = None) -> int:
+    def frequency(self, word: str, field: str = "body", scope: SearchFilter | None = None) -> int:
         """Number of rows with `word` in `field`, optionally within the sources of a filter."""
-        if narrow is None or narrow.alone:
+        if scope is None or scope.alone:
             with self._translated():
                 return self._index.searcher().doc_freq(field, stem_of(word))
         # Keep a reference: another thread may reset the cache meanwhile.
         known = self._frequencies
-        if narrow.sources not in known and len(known) >= MAX_COUNTED:
+        if scope.sources not in known and len(known) >= MAX_COUNTED:
             known = self._frequencies = {}
-        counts = known.setdefault(narrow.sources, {})
+        counts = known.setdefault(scope.sources, {})
         count = counts.get((field, word))
         if count is None:
             with self._translated():
-                count = self._count(field, word, narrow.sources)
+                count = self._count(field, word, scope.sources)
             if len(counts) >= MAX_WORDS_COUNTED:
                 counts.clear()
             counts[field, word] = count
@@ -365,29 +365,29 @@ class LexicalIndex:
         )
 
     def _best(
-        self, parts: Sequence[tantivy.Query], narrow: SearchFilter, limit: int
+        self, parts: Sequence[tantivy.Query], scope: SearchFilter, limit: int
     ) -> list[tuple[int, int, float]]:
         """Rows that score best over all parts, best first, ties by doc and chunk."""
         if not parts:
             return []
         if (
-            narrow.docs is not None
-            and len(narrow.docs) >= MANY_DOCS
-            and narrow.docs is not self._sparse
+            scope.docs is not None
+            and len(scope.docs) >= MANY_DOCS
+            and scope.docs is not self._sparse
         ):
-            rows = self._best_of_many(parts, narrow, narrow.docs, limit)
+            rows = self._best_of_many(parts, scope, scope.docs, limit)
             if rows is not None:
                 return rows
-        return self._rows(self._filtered(_any(parts), narrow), limit)
+        return self._rows(self._filtered(_any(parts), scope), limit)
 
     def _best_of_many(
-        self, parts: Sequence[tantivy.Query], narrow: SearchFilter, docs: frozenset[int], limit: int
+        self, parts: Sequence[tantivy.Query], scope: SearchFilter, docs: frozenset[int], limit: int
     ) -> list[tuple[int, int, float]] | None:
         """Like `_best`, by filtering a longer list: thousands of docs in a query cost far more.
 
         Returns None if the list would have to be much longer.
         """
-        query = self._filtered(_any(parts), replace(narrow, docs=None))
+        query = self._filtered(_any(parts), replace(scope, docs=None))
         for times in LONGER:
             rows = self._rows(query, limit * times)
             kept = [row for row in rows if row[0] in docs]
@@ -414,20 +414,20 @@ class LexicalIndex:
         )
         return [(doc, chunk, -negated) for negated, doc, chunk in ranked]
 
-    def _filtered(self, query: tantivy.Query, narrow: SearchFilter) -> tantivy.Query:
+    def _filtered(self, query: tantivy.Query, scope: SearchFilter) -> tantivy.Query:
         schema = self._index.schema
         filters: list[tantivy.Query] = []
-        if narrow.extensions:
+        if scope.extensions:
             filters.append(
-                tantivy.Query.term_set_query(schema, "extension", list(narrow.extensions))
+                tantivy.Query.term_set_query(schema, "extension", list(scope.extensions))
             )
-        if narrow.languages:
-            filters.append(tantivy.Query.term_set_query(schema, "language", list(narrow.languages)))
-        if narrow.docs is not None:
-            filters.append(tantivy.Query.term_set_query(schema, "doc", list(narrow.docs)))
+        if scope.languages:
+            filters.append(tantivy.Query.term_set_query(schema, "language", list(scope.languages)))
+        if scope.docs is not None:
+            filters.append(tantivy.Query.term_set_query(schema, "doc", list(scope.docs)))
         must = [query, *(tantivy.Query.const_score_query(part, 0.0) for part in filters)]
-        if not narrow.alone:
-            must.append(self._source_filter(narrow.sources))
+        if not scope.alone:
+            must.append(self._source_filter(scope.sources))
         if len(must) == 1:
             return query
         return tantivy.Query.boolean_query([(tantivy.Occur.Must, clause) for clause in must])

@@ -109,7 +109,7 @@ class Indexes:
             except StoreError as error:
                 if error.code != DAMAGED:
                     raise
-                self.doubt(error)
+                self.mark_damaged(error)
                 return None
             return self._words
 
@@ -119,7 +119,7 @@ class Indexes:
         with self._lock:
             return self._is_marked_damaged(self._content.get("words"))
 
-    def doubt(self, error: StoreError) -> None:
+    def mark_damaged(self, error: StoreError) -> None:
         """Stop using the index that raised this error.
 
         A damaged lexical index is marked for every process until it is rebuilt.
@@ -179,7 +179,7 @@ class Indexes:
         """Vector index of the embedder with this stamp."""
         return self.sets.of(stamp)
 
-    def catch_up(self, makings: Iterable[EmbeddingJob] = (), room: int = sys.maxsize) -> None:
+    def catch_up(self, jobs: Iterable[EmbeddingJob] = (), room: int = sys.maxsize) -> None:
         """Replay what SQLite has committed since into the lexical and these vector indexes.
 
         Only the lease holder may call this. Of several waiting threads, one does it for all that
@@ -195,9 +195,9 @@ class Indexes:
             except StoreError as error:
                 if error.code != DAMAGED:
                     raise
-                self.doubt(error)
+                self.mark_damaged(error)
                 self._replay(wanted)
-        for job in makings:
+        for job in jobs:
             self.sets.catch_up(job, room)
 
     def _replay(self, wanted: int) -> None:
@@ -209,7 +209,9 @@ class Indexes:
             gone = self._gone(mark)
             with closing(self._rows(mark)) as rows:
                 words.apply(rows, [doc for doc, _, _ in gone], seq)
-            self._content.settle(seq, sum(last - first + 1 for _, first, last in gone))
+            self._content.record_lexical_progress(
+                seq, sum(last - first + 1 for _, first, last in gone)
+            )
             with self._lock:
                 self._mark = seq
 
@@ -219,7 +221,7 @@ class Indexes:
         Permanently removed content is erased from the vector files too.
         """
         if (
-            self._content.words_linger
+            self._content.keeps_deleted_words
             and self._vectors_directory is not None
             and self._vectors_directory.exists()
         ):
@@ -244,7 +246,7 @@ class Indexes:
         except StoreError as error:
             if error.code != DAMAGED:
                 raise
-            self.doubt(error)
+            self.mark_damaged(error)
             return True
 
     def verify(self) -> bool:
@@ -273,7 +275,7 @@ class Indexes:
             name = find_damage(path, again=True)
             if name and generation == self._content.get("words"):
                 message = f"{generation}/{name} is damaged"
-                self.doubt(StoreError(DAMAGED, message, context={"index": generation}))
+                self.mark_damaged(StoreError(DAMAGED, message, context={"index": generation}))
         if self.words() is None and self.damaged:
             return f"the word index {generation} is damaged"
         return ""
@@ -291,7 +293,7 @@ class Indexes:
         except StoreError as error:
             if error.code != DAMAGED:
                 raise
-            self.doubt(error)
+            self.mark_damaged(error)
             return error.message
 
     def check_words(self) -> list[str]:
@@ -310,7 +312,7 @@ class Indexes:
         except StoreError as error:
             if error.code != DAMAGED:
                 raise
-            self.doubt(error)
+            self.mark_damaged(error)
             return [error.message]
 
     def check_vectors(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""Connection to a Qdrant server that stores vectors, its collections, and backoff.
+"""Client of a Qdrant server that stores vectors: its collections, and backoff after failures.
 
 There is one collection per store and embedder, so that ids of two stores or vectors of two models
 never mix. The watermark of a collection is a point in it, written after the rows it covers: it
@@ -204,11 +204,11 @@ class Qdrant:
                     from qdrant_client import QdrantClient
                 except ImportError:
                     raise self.fail(
-                        "kb.qdrant.url is set, and the client of Qdrant is not installed: "
+                        "kb.qdrant.url is set, but the client of Qdrant is not installed: "
                         f"{INSTALL}"
                     ) from None
                 with warnings.catch_warnings():
-                    # The warning about a key without encryption is in docs/qdrant.md.
+                    # The client warns about a key without encryption; docs/qdrant.md does, too.
                     warnings.simplefilter("ignore")
                     self._client = QdrantClient(
                         url=self.url,

@@ -68,34 +68,34 @@ class SourceChunks:
         ids = np.sort(np.concatenate([np.empty(0, dtype=np.int64), *chunks]), kind="stable")
         return ids[np.concatenate((np.ones(1, dtype=bool), ids[1:] != ids[:-1]))[: len(ids)]]
 
-    def within(self, narrow: SearchFilter, seq: int) -> Ids:
+    def within(self, scope: SearchFilter, seq: int) -> Ids:
         """Chunk ids that match a filter at `seq`; cached, since filters are used repeatedly."""
         cache = self._filtered
-        known = cache.get(narrow)
+        known = cache.get(scope)
         if known is not None and known[0] == seq:
             return known[1]
-        whole = not (narrow.extensions or narrow.languages or narrow.docs is not None)
-        chunks = self.of(narrow.sources, seq) if whole else self._filter(narrow)
+        whole = not (scope.extensions or scope.languages or scope.docs is not None)
+        chunks = self.of(scope.sources, seq) if whole else self._filter(scope)
         kept = {key: ids for key, ids in list(cache.items())[-WITHIN:] if ids[0] == seq}
-        self._filtered = {**kept, narrow: (seq, chunks)}
+        self._filtered = {**kept, scope: (seq, chunks)}
         return chunks
 
-    def _filter(self, narrow: SearchFilter) -> Ids:
+    def _filter(self, scope: SearchFilter) -> Ids:
         by_language = (
-            f" AND blobs.language IN ({marks(narrow.languages)})" if narrow.languages else ""
+            f" AND blobs.language IN ({marks(scope.languages)})" if scope.languages else ""
         )
         query = (
             "SELECT docs.id, docs.path, first_chunk, last_chunk FROM docs "
             "JOIN blobs ON blobs.id = docs.blob "
-            f"WHERE docs.source IN ({marks(narrow.sources)}){by_language} AND NOT private"
+            f"WHERE docs.source IN ({marks(scope.sources)}){by_language} AND NOT private"
         )
-        values = (*narrow.sources, *narrow.languages)
+        values = (*scope.sources, *scope.languages)
         with self._connections.read() as connection:
-            if narrow.docs is None or len(narrow.docs) > FEW_DOCS:
+            if scope.docs is None or len(scope.docs) > FEW_DOCS:
                 rows = connection.execute(query, values).fetchall()
             else:
                 # Looked up by id: a source may have a hundred times as many docs.
-                docs, rows = sorted(narrow.docs), []
+                docs, rows = sorted(scope.docs), []
                 for part in parts(docs, PART):
                     batch_query = f"{query} AND docs.id IN ({marks(part)})".replace(
                         "docs.source", "+docs.source"
@@ -104,8 +104,8 @@ class SourceChunks:
         ranges = {
             (first, last)
             for doc, path, first, last in rows
-            if (narrow.docs is None or doc in narrow.docs)
-            and (not narrow.extensions or extension_of(path) in narrow.extensions)
+            if (scope.docs is None or doc in scope.docs)
+            and (not scope.extensions or extension_of(path) in scope.extensions)
         }
         return expand(*np.asarray(sorted(ranges), dtype=np.int64).reshape(-1, 2).T)
 

@@ -67,7 +67,7 @@ class VectorFolder:
                 shutil.rmtree(path, ignore_errors=True)
 
     def discard(self, stamp: Stamp) -> None:
-        """Remove a damaged index, or whatever is in the place of the folder."""
+        """Remove a damaged index, or a file in the place of the folder."""
         path = self._path_of(stamp)
         if self._folder is not None and not self._folder.is_dir():
             remove(self._folder)

@@ -293,9 +293,9 @@ class VectorIndexes:
                 return len(np.intersect1d(index.ids(), self._chunks_in_use(), assume_unique=True))
         return 0
 
-    def chunks_within(self, narrow: SearchFilter) -> Ids:
+    def chunks_within(self, scope: SearchFilter) -> Ids:
         """Ids of the chunks that match a filter; cached, since filters are used repeatedly."""
-        return self._chunks.within(narrow, self._content.seq())
+        return self._chunks.within(scope, self._content.seq())
 
     def on_disk(self) -> list[Manifest | None]:
         """Manifest of each directory, None for one without a readable manifest."""
@@ -384,7 +384,7 @@ class VectorIndexes:
                     log.warning(
                         "there are %d vectors of %d chunks: they will be compared", size, count
                     )
-                    self._content.doubt()
+                    self._content.recheck_vectors()
 
     def close(self) -> None:
         """Close all files, after waiting for a writer."""
@@ -500,7 +500,7 @@ class VectorIndexes:
         """Changes since that `seq`; everything in use, if they are no longer known."""
         with self._connections.read() as connection:
             seq = self._content.seq()
-            known = self._content.remembers(after) and after <= seq
+            known = self._content.lists_removals_since(after) and after <= seq
             rows = connection.execute(
                 _CHANGED if known else _USED, (after,) if known else ()
             ).fetchall()

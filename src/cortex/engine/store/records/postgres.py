@@ -200,9 +200,7 @@ class PostgresConnections(SingleReads):
             batch.write()
             # PostgreSQL answers COMMIT of a failed transaction with a rollback and no error.
             if connection.execute("COMMIT").statusmessage != "COMMIT":
-                raise StoreError(
-                    "STORE_IO", "what was written with something that failed could not be kept"
-                )
+                raise StoreError("STORE_IO", "an earlier write of the same transaction failed")
 
     @contextmanager
     def together(self) -> Iterator[None]:

@@ -219,7 +219,7 @@ class Principals:
         with self._connections.read() as connection:
             return _token(connection, token) is not None
 
-    def put_out(self, token: str) -> str:
+    def name_of_revoked(self, token: str) -> str:
         """Name of the token's owner if that principal is no longer active, else ""."""
         with self._connections.read() as connection:
             row_of_token = _token(connection, token)

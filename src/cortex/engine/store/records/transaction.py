@@ -52,7 +52,7 @@ class TransactionOptions:
     guard: Guard | None = None
     # Returns each record in the form in which it may be written.
     screen: Screened | None = None
-    # True where nothing is queued for the Core; records created in it are never sent.
+    # True if nothing is queued for the Core; records created in it are never sent.
     quiet: bool = False
 
 

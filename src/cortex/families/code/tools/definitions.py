@@ -197,7 +197,7 @@ def reindex_workspace(context: Workspaces, arguments: ReindexWorkspace, call: Ca
     if arguments.strategy != "both":
         notes.append(f"strategy `{arguments.strategy}` {STRATEGY_IS_BOTH}")
         with context.open(arguments.workspace) as engines:
-            if not any(engine.meaning for _, engine in engines):
+            if not any(engine.has_embedder for _, engine in engines):
                 notes.append(
                     "no embedder is configured: there are no vectors, words alone were brought "
                     "up to date"
@@ -270,14 +270,14 @@ def status(context: Workspaces, workspace: str | None, start: int | None = None)
     with context.open(workspace) as engines:
         own = start if len(engines) == 1 else None
         for name, engine in engines:
-            vitals, warnings = engine.vitals(), (*engine.settings.warnings, *context.unheeded)
+            figures, warnings = engine.stats(), (*engine.settings.warnings, *context.unheeded)
             if "tfidf" not in engine.settings.indexing.strategies:
                 warnings = (*warnings, WORDS_ARE_KEPT)
-            states.append((name, vitals))
+            states.append((name, figures))
             about = render.About(
                 str(engine.root), warnings, engine.state.shortcomings(), engine.state.describe()
             )
-            parts.append(render.status_answer(name, vitals, about, start=own))
+            parts.append(render.status_answer(name, figures, about, start=own))
     body = (
         parts[0]
         if len(parts) == 1
@@ -290,7 +290,7 @@ def status(context: Workspaces, workspace: str | None, start: int | None = None)
 def stats(context: Workspaces, workspace: str | None) -> Json:
     """Index statistics of the named workspace, or of all."""
     with context.open(workspace) as engines:
-        return render.stats_answer([engine.vitals() for _, engine in engines], memory_bytes())
+        return render.stats_answer([engine.stats() for _, engine in engines], memory_bytes())
 
 
 def update_config(context: Workspaces, arguments: UpdateConfig, call: Call) -> Answer:
@@ -314,7 +314,7 @@ def update_config(context: Workspaces, arguments: UpdateConfig, call: Call) -> A
             }
             if any(key in NEEDS_INDEXING for key in (changes if arguments.restart else different)):
                 # The process that holds the index lease applies the change by itself.
-                reindexing = context.look_again(engine) or not engine.holds() or reindexing
+                reindexing = context.look_again(engine) or not engine.holds_lease() or reindexing
     stale = any(_short(key) in changed for key in NEEDS_INDEXING)
     restart = stale and not reindexing
     return Answer(dump({"changed": changed, "restartNeeded": restart, "reindexing": reindexing}))

@@ -275,7 +275,7 @@ def _sync(library: Library, folder: Folder, as_json: bool) -> Synced:
         try:
             report = library.index(source=folder.source, progress=progress)
             # Otherwise the lease holder embeds in the background.
-            if library.holds():
+            if library.holds_lease():
                 library.embedding.embed(progress=progress, cancel=Cancel())
         except KeyboardInterrupt:
             say(
@@ -300,7 +300,7 @@ def _await_indexes(library: Library) -> bool:
     Another process may hold the lease and do that.
     """
     deadline, content = time.monotonic() + FOLLOW_SECONDS, library.store.content
-    while library.store.indexes.state()[1] < content.seq() or content.words_linger:
+    while library.store.indexes.state()[1] < content.seq() or content.keeps_deleted_words:
         if time.monotonic() > deadline or not library.store.lease.holder():
             return False
         time.sleep(POLL_SECONDS)

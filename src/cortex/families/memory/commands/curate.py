@@ -91,7 +91,7 @@ def judging(action: str, meaning: str) -> Callable[..., int]:
 
 approve = judging(
     "approve",
-    "Approve memories: they count. With --all those that nobody has judged, unless --state says "
+    "Approve memories: they count. With --all those without a decision, unless --state says "
     "otherwise.",
 )
 reject = judging(
@@ -133,7 +133,7 @@ def delete_some(
     dry_run: DryFlag = False,
     as_json: JsonFlag = False,
 ) -> int:
-    """Forget memories for good, in whatever state, with their history. It can't be undone."""
+    """Forget memories for good, in any state, with their history. It can't be undone."""
     wanted, done = selection.filter(StateName.ANY), None
     with memories(whole=everything, quiet=as_json) as library:
         present = databases(library.settings)

@@ -71,7 +71,11 @@ def import_path(
         FormName, option("--from", "What it is; auto: as its name says.")
     ] = FormName.AUTO,
     project: Annotated[
-        str, option("--project NAME", "Whose they are; default: as the file says, or its folder.")
+        str,
+        option(
+            "--project NAME",
+            "The project they belong to; default: as the file says, or its folder.",
+        ),
     ] = "",
     scope: Annotated[str, option("--scope NAME", "Their scope; default: their project.")] = "",
     state: Annotated[

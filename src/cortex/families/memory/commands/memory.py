@@ -109,7 +109,7 @@ def add_one(
     ] = None,
     text: Annotated[str, option("--text TEXT", "The whole story; -: from stdin.")] = "",
     project: Annotated[
-        str | None, option("--project NAME", "Whose it is; default: the project here.")
+        str | None, option("--project NAME", "The project it belongs to; default: the one here.")
     ] = None,
     scope: Annotated[str, option("--scope NAME", "Its scope; default: its project.")] = "",
     kind: Annotated[str, option("--kind KIND", "Such as decision, gotcha, bugfix.")] = "",

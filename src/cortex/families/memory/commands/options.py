@@ -123,7 +123,7 @@ def memories(*, tell: bool = True, whole: bool = False, quiet: bool = False) -> 
     about every memory; a progress bar is shown unless `quiet`.
     """
     with open_library() as library:
-        if library.holds():
+        if library.holds_lease():
             tend(library)
         else:
             # The lease holder takes in hook notes.

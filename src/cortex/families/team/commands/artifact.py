@@ -131,7 +131,7 @@ app = record_app(
         columns=("id", "updated", "state", "type", "title"),
         list_help="List artifacts that count, the last changed first.",
         show=show,
-        create_help="Write down knowledge that somebody stands for; it is found at once.",
+        create_help="Write down knowledge with an owner; it is found at once.",
         edit_help="Change an artifact; without options its text, in your editor ($VISUAL or "
         "$EDITOR). Every version stays.",
         filters=(

@@ -47,7 +47,7 @@ def add_command(
     run: Callable[[Values], int],
     help: str,
 ) -> None:
-    """Add a command with these parameters, whose values `run` gets by name."""
+    """Add a command with these parameters; `run` gets their values by name."""
 
     def command(**values: Any) -> int:
         return run(values)

@@ -48,23 +48,22 @@ LISTS = {
 }
 ANYTHING = 'cortex search "..." --in team'
 OTHER_WAYS = (
-    "Ask somebody who may, or propose it: `cortex team artifact create --state proposed`, "
-    "a comment, a draft."
+    "Ask a person with the permission, or propose it: `cortex team artifact create --state "
+    "proposed`, a comment, a draft."
 )
 UNKNOWN = ("RECORD_UNKNOWN", "TARGET_NOT_FOUND", "SCOPE_NOT_FOUND")
 
 T = TypeVar("T")
 
 IdArgument = Annotated[
-    str, typer.Argument(metavar="ID", help="Its id, or a beginning of it that no other has.")
+    str, typer.Argument(metavar="ID", help="Its id, or the beginning of it if that is unique.")
 ]
 IdsArgument = Annotated[
-    list[str],
-    typer.Argument(metavar="ID...", help="Their ids, or beginnings of them that no others have."),
+    list[str], typer.Argument(metavar="ID...", help="Their ids, or unique beginnings of them.")
 ]
 SlugArgument = Annotated[str, typer.Argument(metavar="SLUG", help="Its slug or id.")]
 BodyFileOption = Annotated[
-    Path | None, typer.Option("--body-file", metavar="FILE", help="A file that has what it says.")
+    Path | None, typer.Option("--body-file", metavar="FILE", help="A file with its text.")
 ]
 EditFlag = Annotated[
     bool, typer.Option("--edit", "-e", help="Write it in your editor ($VISUAL or $EDITOR).")
@@ -75,7 +74,9 @@ InSubcortexOption = Annotated[
 ]
 WithTagOption = Annotated[
     list[str] | None,
-    typer.Option("--tag", metavar="TAG", help="Only with this tag; of several all must be there."),
+    typer.Option(
+        "--tag", metavar="TAG", help="Only with this tag; may be repeated: with all of them."
+    ),
 ]
 EvidenceOption = Annotated[
     list[str] | None,
@@ -96,20 +97,18 @@ KeyOption = Annotated[
     typer.Option(
         "--key",
         metavar="KEY",
-        help="A key of this write: the same one makes a script's retry harmless.",
+        help="A key for this write: a retry with the same key writes nothing twice.",
     ),
 ]
 StateOption = Annotated[
     list[str] | None,
     typer.Option("--state", metavar="STATE", help="Only in this state; may be repeated."),
 ]
-AllFlag = Annotated[bool, typer.Option("--all", help="Those that are closed, too.")]
+AllFlag = Annotated[bool, typer.Option("--all", help="Also those that are closed.")]
 LimitOption = Annotated[
     int, typer.Option("--limit", "-n", min=1, max=1000, metavar="N", help="How many.")
 ]
-NotesOption = Annotated[
-    str, typer.Option("--notes", metavar="TEXT", help="Why, for whoever wrote it.")
-]
+NotesOption = Annotated[str, typer.Option("--notes", metavar="TEXT", help="Why, for the author.")]
 
 
 @contextmanager
@@ -148,7 +147,7 @@ def suggested(error: InputError) -> tuple[str, ...]:
         )
     if error.code == "RIGHTS_MISSING":
         return (
-            f"This home may do what tier {context.get('tier')} allows at the team's Core. "
+            f"At the team's Core, this home has the permissions of tier {context.get('tier')}. "
             f"{OTHER_WAYS}",
         )
     if new := context.get("accept"):
@@ -191,7 +190,7 @@ def code_cited(library: Library, links: Sequence[CodeLink]) -> tuple[CodeLink, .
     for link in cited_links:
         if not link.file_hash:
             say(
-                f"note: there is no file {link.path} here: nobody is told when it changes",
+                f"note: there is no file {link.path} here: a change of it can't be noticed",
                 error=True,
             )
         elif link.symbol and not link.body_hash:
@@ -217,7 +216,7 @@ def _parse_source(library: Library, value: str) -> Evidence:
     if kind not in EVIDENCE or not rest.strip():
         known = ", ".join(f"{name}:ID" for name in EVIDENCE[:-1])
         raise InputError(
-            "ARGUMENT_INVALID", f"--evidence {value!r} is none; known: {known} and url:ADDRESS"
+            "ARGUMENT_INVALID", f"--evidence {value!r} isn't one of: {known}, url:ADDRESS"
         )
     # A URL may contain "=", so its note starts after a space.
     ref, _, note = rest.partition(" =" if kind == "url" else "=")
@@ -234,7 +233,7 @@ def parse_terms(values: Sequence[str] | None) -> tuple[Term, ...]:
         word, _, meaning = value.partition(":")
         if not word.strip() or not meaning.strip():
             raise InputError(
-                "ARGUMENT_INVALID", f'--term {value!r} is none; write it as "WORD: what it means"'
+                "ARGUMENT_INVALID", f'--term {value!r} must be written as "WORD: its meaning"'
             )
         terms.append(Term(word.strip(), meaning.strip()))
     return tuple(terms)
@@ -259,7 +258,7 @@ def parse_tags(tags: Sequence[str] | None) -> tuple[str, ...]:
 def changed(
     known: Sequence[T], more: Sequence[T], fewer: Sequence[str], what: str, word: Callable[[T], str]
 ) -> tuple[T, ...]:
-    """Return `known` without `fewer` and with `more`; an added item replaces its namesake.
+    """Return `known` without `fewer` and with `more`; an added item replaces one of its name.
 
     `word` gives the name of an item. Raises: InputError ARGUMENT_INVALID, if an item of `fewer`
     isn't in `known`.
@@ -299,7 +298,7 @@ def written(
     again: str,
     instead: str,
 ) -> T:
-    """Pass the given text to `keep`, or with `edit` one written in an editor."""
+    """Pass the given text to `keep`; with `edit`, pass one written in an editor."""
     given_text = read_given(text, file)
     if given_text is not None or not edit:
         return keep(given_text or "")

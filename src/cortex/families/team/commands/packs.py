@@ -37,7 +37,7 @@ NAME = "cortex-pack"
 
 app = typer.Typer(
     name="pack",
-    help="What somebody new should know, as a file for where there are no tools.",
+    help="What a newcomer should know, as a file for use without tools.",
     no_args_is_help=True,
 )
 
@@ -102,7 +102,7 @@ def build(
     force: ForceFlag = False,
     as_json: JsonFlag = False,
 ) -> int:
-    """Write what somebody new should know into a file: rules, subcortexes with charters, what is
+    """Write what a newcomer should know into a file: rules, subcortexes with charters, what is
     pinned, words, priorities, incidents.
     """
     location = _location(output, format, force=force, as_json=as_json)

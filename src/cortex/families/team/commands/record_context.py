@@ -175,7 +175,7 @@ def _is_shown(spec: FieldSpec) -> bool:
 
 
 def _is_label(spec: FieldSpec) -> bool:
-    """True for a field whose value stands beside its label: names, and whatever is short."""
+    """True for a field with its value beside its label: names and other short ones."""
     return spec.principal if spec.part is not None else not spec.long or spec.limit <= MAX_LABEL
 
 

@@ -64,7 +64,7 @@ def sync(
         typer.Option(
             "--keep",
             metavar="mine|theirs",
-            help="Where somebody else changed the same field first: send yours on top of theirs, "
+            help="If another person changed the same field first: send yours on top of theirs, "
             "or give yours up.",
         ),
     ] = None,
@@ -167,7 +167,7 @@ def show_refused(library: Library, as_json: bool) -> int:
 def _retry_advice(entry: OutboxEntry) -> str:
     """Describe the way to try a refused write again."""
     if rejections.is_outdone(entry, entry.code, entry.reason):
-        return "somebody else decided first, and that stands"
+        return "another decision came first and stands"
     if entry.code != rejections.CONFLICT:
         return "--retry sends it again"
     if rejections.is_edit(entry):
@@ -292,7 +292,7 @@ def print_summary(done: SyncSummary) -> None:
         rest = f"{more:,} more; " if more > 0 else ""
         outdone = [rejections.is_outdone(entry, entry.code, entry.reason) for entry in done.refused]
         again = (
-            "somebody else decided first: --give-up"
+            "another decision came first: --give-up"
             if all(outdone)
             else "send it again with --retry, or --give-up"
         )
@@ -302,7 +302,7 @@ def print_summary(done: SyncSummary) -> None:
             for entry in done.refused
         ):
             say(
-                "  what somebody else changed first: --keep mine puts yours on top, "
+                "  changed by another person first: --keep mine puts yours on top, "
                 "--keep theirs gives it up",
                 error=True,
             )

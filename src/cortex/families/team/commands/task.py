@@ -46,7 +46,7 @@ ASSIGNED_TO = ListFilter(
     ),
 )
 
-show = plain_show(Task, "Show a task: what is to be done, by whom, and what stands in the way.")
+show = plain_show(Task, "Show a task: what is to be done, its assignees, and what blocks it.")
 app = record_app(
     RecordCommands(
         Task,

@@ -201,7 +201,7 @@ def reopen(ref: IdArgument, key: KeyOption = "", as_json: JsonFlag = False) -> i
 
 @app.command("archive")
 def archive(ref: IdArgument, key: KeyOption = "", as_json: JsonFlag = False) -> int:
-    """Archive a thread: nobody comments there any more, and it is found after the others; `reopen`
+    """Archive a thread: it takes no more comments and is found after the others; `reopen`
     brings it back.
     """
     with team() as library:

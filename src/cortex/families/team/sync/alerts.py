@@ -51,7 +51,7 @@ CHOOSE = (
     "`cortex sync --refused` shows all you wrote; `cortex sync --keep mine` puts it on top of "
     "what is here, `--keep theirs` gives it up"
 )
-OUTDONE = "somebody else decided first, and that stands: `cortex sync --give-up` ends this"
+OUTDONE = "another decision came first and stands: `cortex sync --give-up` ends this"
 # Marks the shared alert about records from before the connection.
 BEFORE = "from before it was joined or put back"
 

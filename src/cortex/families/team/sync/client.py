@@ -288,7 +288,7 @@ class Remote:
             return Resync(str(about.get("reason", "")))
         if status == 401 and code == "AUTH_EXPIRED" and about.get("reason") == "revoked":
             said = self._sentence(
-                "says that you were put out: it doesn't accept the token any more"
+                "says that your access was revoked: it no longer accepts the token"
             )
             epoch, name = (short(str(about.get(key) or "")) for key in ("epoch", "name"))
             trusted = self.url.lower().startswith("https://") or stays_here(self.url)

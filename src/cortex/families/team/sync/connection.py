@@ -32,7 +32,8 @@ from cortex.families.team.sync.upload import MINE, NONE, Plan, plan, records_to_
 
 TOKEN_FILE = "core-token"
 TOKEN_VARIABLE = "CORTEX_CORE_TOKEN"
-MAX_TOKEN = 1_000  # characters
+# Most characters of a token.
+MAX_TOKEN = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +41,15 @@ class Joined:
     """Result of connecting a home to a Core."""
 
     url: str
-    name: str  # of the principal
+    # Name of the principal.
+    name: str
     tier: int
-    queued: int  # local records that were queued for upload
-    kept_aside: Path | None  # file with local changes of the Core's records that aren't sent
-    again: bool  # the home was already connected to this Core
+    # Number of local records that were queued for upload.
+    queued: int
+    # File with local changes of the Core's records that aren't sent.
+    kept_aside: Path | None
+    # The home was already connected to this Core.
+    again: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +89,9 @@ def connect(
 ) -> Joined:
     """Connect to a Core and queue the local records that `choice` selects, "mine" by default.
 
-    `plain` permits http:// beyond this machine. `moved` confirms that another address with another
-    history belongs to the same team. A home that is connected already queues records only if a
-    choice is given.
+    `plain` permits http:// beyond this machine. `moved` confirms that a Core with another address
+    and another history is the same team's. A home that is connected already queues records only if
+    a choice is given.
 
     Raises: ConfigError CORE_CONNECTED for another Core or principal than before; InputError,
     NetworkError; FileError.
@@ -123,8 +128,8 @@ def disconnect(library: Library, *, force: bool = False) -> str:
         if url and (waiting or refused) and not force:
             raise ConfigError(
                 "CORE_CONNECTED",
-                f"waiting to be sent to {shown(url)}: {waiting}, refused there: {refused}; "
-                "none of it would be sent any more",
+                f"{waiting} changes wait to be sent to {shown(url)}, and {refused} were refused "
+                "there; they would not be sent any more",
                 context={"waiting": waiting, "refused": refused},
                 instead=(
                     "Send what waits with `cortex sync`, and look at what was refused with "
@@ -152,7 +157,7 @@ def remote_of(library: Library) -> Remote:
     if not token:
         raise ConfigError(
             "CORE_MISSING",
-            f"there is no token for the Core at {shown(url)}: {TOKEN_FILE} is gone, or empty",
+            f"there is no token for the Core at {shown(url)}: {TOKEN_FILE} is missing or empty",
         )
     return Remote(url, token, plain=fact(state.PLAIN) == "1")
 

@@ -43,9 +43,11 @@ from cortex.families.team.sync.push import OutboxPush
 from cortex.families.team.sync.run_context import SyncSession, now
 
 LOCK = "sync.lock"
-TURN_SECONDS = 120.0  # wait for the sync of another process
-ERASED_AT_ONCE = 500  # records
-BUSY = "Try again in a moment: the other one sends and fetches everything, too."
+# Time to wait for the sync of another process.
+TURN_SECONDS = 120.0
+# Records erased in one transaction.
+ERASED_AT_ONCE = 500
+BUSY = "Try again in a moment: the other process sends and fetches everything, too."
 OK, PARTIAL, FAILED, OFFLINE = "ok", "partial", "failed", "offline"
 
 log = logging.getLogger(__name__)
@@ -53,18 +55,24 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class SyncOutcome:
-    """Outcome of a sync. Partial: the Core was reached, but refused or deferred some entries."""
+    """Outcome of a sync."""
 
+    # `PARTIAL` if the Core was reached, but refused or deferred some entries.
     status: str
-    flushed: int = 0  # accepted entries; an upload counts its records
+    # Accepted entries; an upload counts its records.
+    flushed: int = 0
     refused: int = 0
-    waiting: int = 0  # entries that are in the outbox now
-    pulled: int = 0  # records that are new or changed here
+    # Entries that are in the outbox now.
+    waiting: int = 0
+    # Records that are new or changed here.
+    pulled: int = 0
     erased: int = 0
     error: str = ""
-    retry_after: float = 0.0  # seconds, as requested by the Core
-    advice: tuple[str, ...] = ()  # suggestions for the error
-    code: str = ""  # error code
+    # Seconds, as requested by the Core.
+    retry_after: float = 0.0
+    # Suggestions for the error, and its code.
+    advice: tuple[str, ...] = ()
+    code: str = ""
 
 
 def sync(library: Library, remote: Remote, *, cancel: Cancel | None = None) -> SyncOutcome:
@@ -105,7 +113,7 @@ def sync(library: Library, remote: Remote, *, cancel: Cancel | None = None) -> S
 def sync_lock(
     library: Library, undone: str, *, instead: tuple[str, ...] = (), cancel: Cancel | None = None
 ) -> Iterator[None]:
-    """Keep a home from syncing; `undone` says what doesn't happen where the lock isn't free.
+    """Keep a home from syncing; `undone` ends the message of the error if the lock isn't free.
 
     Raises: LimitError INDEX_BUSY; Cancelled.
     """
@@ -143,13 +151,14 @@ def _erase_after_revocation(session: SyncSession, error: AccessRevoked) -> Corte
         return error
     name = session.expected[state.NAME]
     if error.name != name:
-        owner = f"of {error.name}, who was put out" if error.name else "of a person who was put out"
+        owner = f"{error.name}, who was revoked" if error.name else "a person who was revoked"
         return Denied(
-            "CORE_DENIED", f"the token is {owner}, and this home of {name}; nothing was changed"
+            "CORE_DENIED", f"the token belongs to {owner}, this home to {name}; nothing was changed"
         )
     if not error.trusted:
         return Denied(
-            "CORE_DENIED", f"{error.message}; over http:// that isn't sure, and nothing was changed"
+            "CORE_DENIED",
+            f"{error.message}; over http:// that can't be trusted, so nothing was changed",
         )
     count = 0
     try:
@@ -165,17 +174,17 @@ def _erase_after_revocation(session: SyncSession, error: AccessRevoked) -> Corte
         # Also after a partial failure: the indexes must drop the erased records.
         session.tally.erased += count
     gone = (
-        f"{count:,} records of it left this machine"
+        f"{count:,} of the Core's records were erased from this machine"
         if count
-        else "nothing of it is on this machine"
+        else "none of the Core's records are on this machine"
     )
     advice = (
-        "What you wrote and never sent stays here. Where it was a mistake, ask to be let in again, "
-        "then `cortex sync`."
+        "What you wrote and never sent stays here. If this was a mistake, ask for access again, "
+        "then run `cortex sync`."
     )
     snapshots = (
-        "Snapshots of before hold what left: `cortex backup list` shows the files, delete them "
-        "to be rid of it, else newer ones take their place."
+        "Earlier snapshots still hold the erased records: `cortex backup list` shows the files; "
+        "delete them, or wait until newer ones replace them."
     )
     return Denied("CORE_DENIED", f"{error.message}; {gone}", instead=(advice, snapshots))
 
@@ -219,7 +228,7 @@ def _store_status(session: SyncSession, outcome: SyncOutcome, *, complete: bool)
         session.store.content.set(facts)
     # For example a full disk, which the outcome reports as well.
     except CortexError as error:
-        log.warning("what came of the sync couldn't be kept: %s", error.message)
+        log.warning("could not store the status of the sync: %s", error.message)
     tally = session.tally
     forgets = bool(tally.erased) or tally.forgets
     if tally.copied or tally.flushed or forgets:

@@ -98,7 +98,7 @@ class FeedPull:
                 raise Offline(f"the Core at {self._remote.url} sends the same page again and again")
             # If another process holds the library, that process indexes, and the end of the sync
             # waits for it once.
-            if library.holds():
+            if library.holds_lease():
                 library.follow()
 
     def _apply_page(self, page: ChangePage) -> None:

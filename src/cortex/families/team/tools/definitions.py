@@ -93,7 +93,8 @@ TOOLS = (
     _write_tool(
         "create_observations",
         "Create observations",
-        "Keep what you found out: results, changes, decisions. Failures are told per observation.",
+        "Keep what you found out: results, changes, decisions. Failures are reported per "
+        "observation.",
         CreateObservations,
         create_observations_tool,
     ),

@@ -1,8 +1,8 @@
 """Rendering of tool answers: one JSON text `{success, data, meta}` within a token budget.
 
-A less important part never displaces a more important one, and none is starved: each slot of an
-answer has a share, and unused room goes to the other slots in order of importance. Texts are cut
-before rows are dropped. Empty fields are left out. Knows nothing about the store.
+Each slot of an answer has a share of the room, and unused room goes to the other slots in order of
+importance, so that no slot is left without room. Texts are cut before rows are dropped. Empty
+fields are left out. Knows nothing about the store.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ Part = Row | str
 
 # Longest recommended call, in characters.
 CALL_CHARACTERS = 250
-# Longest argument that is repeated in a recommended call.
+# Longest argument that a recommended call repeats instead of "…".
 SAME_CHARACTERS = 50
-# Placeholder: no cursor is longer.
+# Placeholder for a cursor when sizes are computed; none is longer.
 CURSOR = "x" * 48
 # Shortest length that a text is cut to.
 MIN_TEXT = 40
@@ -138,7 +138,7 @@ def age_of(at: int, now: int | None = None) -> str:
 def call_text(tool: str, **arguments: object) -> str:
     """Format a tool call for the reader, without empty arguments.
 
-    The value `...` stands for the same argument as in the previous call.
+    The value `...` is shown as "…", which means the same argument as in the previous call.
     """
     given = {name: value for name, value in arguments.items() if value not in (None, "", [], {})}
     inner = ", ".join(
@@ -322,7 +322,7 @@ def _with_cost(body: Row, truncated: bool, next_call: str) -> str:
         text = _render(body, used, truncated, next_call)
         if (cost := estimate_tokens(text)) == used:
             return text
-        # It never decreases, so the loop ends.
+        # The cost never decreases, so the loop ends.
         used = cost
 
 

@@ -121,8 +121,8 @@ def add_comment(
     elif body.sensitivity == SENSITIVE and summary.strip():
         raise refusal(
             "summary",
-            f"{thread.id} isn't sensitive: the summary that all see can't come with a sensitive "
-            f"comment",
+            f"{thread.id} isn't sensitive: the summary that everybody sees can't come with a "
+            "sensitive comment",
         )
     body = _prepare(step, replace(body, subcortex=thread.body.subcortex))
     supplied = supply_summary(thread, summary, step.author) if summary.strip() else None
@@ -305,8 +305,8 @@ def create_observations(
 ) -> CreateBatch:
     """Create several observations in one transaction; each failure is reported on its own.
 
-    `refused` maps the index of an item to the error for which the caller rejected it. The same key
-    returns the same outcomes again; if no item could be written the key stays unused.
+    `refused` maps the index of an item to the error with which the caller rejected it. The same key
+    returns the same outcomes again; if no item could be written, the key stays unused.
 
     Raises: InputError RIGHTS_MISSING, RECORD_INVALID for too many or none, IDEMPOTENCY_REPLAY.
     """
@@ -350,7 +350,7 @@ def _clashes_of_batch(
     count = len(observations)
     if not 0 < count <= MOST_AT_ONCE:
         raise refusal(
-            "observations", f"1 to {MOST_AT_ONCE} observations at once, these are {count}"
+            "observations", f"a batch has 1 to {MOST_AT_ONCE} observations, this one has {count}"
         )
     if count > CLASHES_UP_TO:
         return [()] * count

@@ -30,7 +30,8 @@ from cortex.families.team.writes.actions import apply_task_patch, checked_patch
 from cortex.families.team.writes.create import add_body
 from cortex.families.team.writes.placement import find
 
-# Kinds that a draft may target; the first is assumed if the target doesn't show its kind.
+# Kinds that a draft may target; the first is assumed if neither the draft nor the target's id
+# names a kind.
 TARGETS = {
     "comment": ("thread", "task"),
     "thread": ("subcortex", "task", "thread"),
@@ -62,7 +63,7 @@ def destination(records: RecordQueries | RecordTransaction, draft: Draft) -> Des
     if not draft.target:
         # Threads and artifacts may belong to no subcortex.
         is_optional = allowed[0] == "subcortex"
-        return Destination(None, "" if is_optional else f"it names no {allowed[0]}")
+        return Destination(None, "" if is_optional else f"the draft names no {allowed[0]}")
     kind = draft.target_kind or kind_of_id(draft.target) or allowed[0]
     if kind not in allowed:
         return Destination(

@@ -38,14 +38,14 @@ def check_supersedes(
         if successor.id == old.id:
             raise refusal(
                 "supersedes",
-                f"{old.id} can't be superseded by what it supersedes itself, or by itself",
+                f"{old.id} can't be superseded by itself, or by an artifact that it supersedes",
             )
         successor = step.get(successor.body.superseded_by) if successor.body.superseded_by else None
     if new is not None and new.body.state != "accepted":
         raise InputError(
             "RECORD_INVALID",
-            f"{new.id} isn't accepted ({new.body.state}), and only what is takes the place of "
-            f"another: accept it first",
+            f"{new.id} is {new.body.state}, and only an accepted artifact can supersede another: "
+            "accept it first",
             context={"field": "supersedes", "accept": new.id},
         )
 

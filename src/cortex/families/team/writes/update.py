@@ -62,8 +62,8 @@ def revise(
 
     `action` selects the required permission; an action without one of its own counts as an edit.
     With a caller's key, `payload` identifies the change. `change` is called twice: first to find
-    contradictions, then to write. For a known key the first call is skipped, since what it removes
-    is gone by then.
+    contradictions, then to write. For a known key the first call is skipped, since the record has
+    been changed already.
 
     Raises: InputError RECORD_UNKNOWN, RECORD_CHANGED, RECORD_INVALID, SENSITIVE_BLOCKED,
     RIGHTS_MISSING, TARGET_NOT_FOUND, SCOPE_NOT_FOUND, IDEMPOTENCY_REPLAY.
@@ -98,13 +98,13 @@ def revise_in(
     if version is not None and version != record.version:
         raise InputError(
             "RECORD_CHANGED",
-            f"{record.id} was changed meanwhile: it has version {record.version} now, not "
+            f"{record.id} was changed meanwhile: its version is {record.version} now, not "
             f"{version}",
             context={"id": record.id, "version": record.version},
         )
     after = change(before)
     if type(after) is not type(before):
-        raise TypeError(f"a {type(before).__name__} stays one")
+        raise TypeError(f"a {type(before).__name__} can't become a {type(after).__name__}")
     after = resolved(step, checked(after), before)
     if after == before:
         return record
@@ -148,33 +148,34 @@ def check_kept(before: Any, after: Any) -> None:
     """Check the fields that no change may touch. Raises: InputError RECORD_INVALID."""
     match after:
         case Subcortex() if after.slug != before.slug:
-            raise refusal("slug", "the slug of a subcortex stays: others name it by that")
+            raise refusal("slug", "the slug of a subcortex can't be changed: others refer to it")
         case Comment() if after.thread != before.thread or after.parent != before.parent:
-            raise refusal("thread", "a comment stays in its thread")
+            raise refusal("thread", "a comment can't be moved to another thread")
         case Link() if (after.source, after.relation, after.target) != (
             before.source,
             before.relation,
             before.target,
         ):
             raise refusal(
-                "target", "a link stays between what it links; dismiss it, and make another one"
+                "target", "the ends of a link can't be changed; dismiss it and create another one"
             )
         case Artifact() if (
             after.superseded_by != before.superseded_by
             or after.state == "superseded" != before.state
         ):
-            raise refusal("state", "an artifact is superseded by another one: say which")
+            raise refusal(
+                "state", "only another artifact can supersede this one: name it with `supersede`"
+            )
         case Artifact() if before.state == "accepted" and after.supersedes != before.supersedes:
             raise refusal(
-                "supersedes",
-                "an artifact that is accepted has superseded what it does: supersede another one",
+                "supersedes", "an accepted artifact can't supersede another artifact instead"
             )
 
 
 def follow(
     step: RecordTransaction, before: Any, record: Record[Any], *, besides: Iterable[str] = ()
 ) -> None:
-    """Write the effects of a change; `besides` were notified elsewhere."""
+    """Write the effects of a change; `besides` are people who are notified elsewhere."""
     after = record.body
     if after.sensitivity == SENSITIVE and before.sensitivity != SENSITIVE:
         with step.unconfined():
@@ -241,11 +242,11 @@ def _make_sensitive(step: RecordTransaction, record: Record[Any]) -> None:
 
 def _describe_changes(before: Task, after: Task) -> str:
     """Describe the changes of a task for a notification."""
-    parts = [f"it is {after.state.replace('_', ' ')} now"] if after.state != before.state else []
+    parts = [f"now {after.state.replace('_', ' ')}"] if after.state != before.state else []
     parts += [f"priority {after.priority}"] if after.priority != before.priority else []
     if after.blocked_reason and after.blocked_reason != before.blocked_reason:
         parts.append(f"blocked: {after.blocked_reason}")
     parts += ["new notes"] if after.notes != before.notes else []
     if not parts and after != before:
-        parts.append("it says something else now")
+        parts.append("edited")
     return "; ".join(parts)

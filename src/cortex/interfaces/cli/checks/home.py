@@ -46,7 +46,7 @@ def check_home(settings: Settings) -> Iterator[Finding]:
 
 
 def is_damaged(home: Path) -> bool:
-    """True where the home database can't be used as it is.
+    """True if the home database can't be used as it is.
 
     Raises: StoreError, where that isn't known.
     """
@@ -193,12 +193,12 @@ def _repair(home: Path) -> str:
 
 def _reindex(settings: Settings) -> str:
     with Library(settings) as library:
-        if not library.holds():
+        if not library.holds_lease():
             raise StoreError(
                 "STORE_LOCKED", "another process writes to the home: run `cortex stop` first"
             )
         library.store.indexes.rebuild()
-        library.store.content.doubt()
+        library.store.content.recheck_vectors()
         library.embedding.catch_up()
     return "the search index was built anew"
 

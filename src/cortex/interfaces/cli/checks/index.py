@@ -180,7 +180,7 @@ def _writer(engine: Engine) -> Finding:
 
 def _rebuild(engine: Engine) -> str:
     report = engine.index(force=True)
-    if engine.holds():
+    if engine.holds_lease():
         engine.embedding.embed(cancel=Cancel())
     return f"built anew: {report.added + report.changed + report.unchanged} files"
 
@@ -192,7 +192,7 @@ def _update(engine: Engine) -> str:
 
 def _embed(engine: Engine) -> str:
     engine.index()
-    if engine.holds():
+    if engine.holds_lease():
         return (
             "everything is embedded"
             if engine.embedding.embed(cancel=Cancel())
@@ -210,7 +210,7 @@ def _embed(engine: Engine) -> str:
 
 
 def _remove_vectors(engine: Engine) -> str:
-    if not engine.holds():
+    if not engine.holds_lease():
         raise StoreError(
             "STORE_LOCKED", f"{_other_writer(engine) or 'another process'} writes to this store"
         )

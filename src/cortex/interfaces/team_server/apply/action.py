@@ -73,9 +73,8 @@ def accept(
     `screen` holds the verdicts of this server's plugins: text they reject is rejected, text they
     redact is written redacted.
 
-    "refused" is final as things are; "retry" means that the ledger can't be written at the moment.
-    Any other failure would repeat on every attempt and block the actions behind it, so it is
-    refused as well and becomes visible.
+    The status "retry" means that the ledger can't be written at the moment. Every other failure is
+    "refused", because it would repeat on each attempt and block the actions behind it.
     """
     changes = tuple(_outward(change, principal) for change in action.changes)
     options = TransactionOptions(
@@ -116,16 +115,16 @@ def _principal_names(ledger: Ledger) -> frozenset[str]:
 
 
 def is_passing(error: CortexError) -> bool:
-    """True where nothing can be written at the moment, regardless of the input."""
+    """True for an error that would affect any input at the moment, but not later."""
     return isinstance(error, (StoreError, FileError)) or error.code == "PLUGIN_UNUSABLE"
 
 
 def _created_records(
     step: RecordTransaction, viewer: Viewer, ids: Sequence[str]
 ) -> tuple[VersionedRecord, ...] | None:
-    """Visible records a transaction created; None where it also updated or kept some.
+    """Visible records of an action that only created records; None for any other action.
 
-    The caller reads the records from the ledger in that case.
+    In that case the caller reads the records from the ledger.
     """
     if any(before is not None for before, _ in step.written.values()) or any(
         record_id not in step.written for record_id in ids
@@ -141,7 +140,7 @@ def _created_records(
 def _outward(change: RecordChange, principal: Principal) -> RecordChange:
     """Return a change with this server's names, and without paths on the client's machine.
 
-    A client should have done so; this doesn't rely on it.
+    A correct client has done this already.
     """
     change = renamed_changed(change, outward(principal.name))
     return replace(change, before=without_roots(change.before), after=without_roots(change.after))

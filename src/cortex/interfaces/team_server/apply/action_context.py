@@ -1,7 +1,7 @@
 """Facts about a whole action that its single changes depend on.
 
-It says in which names the action may speak, which records it changes and publishes, and whom it
-notifies itself. The changes are applied in `changes`.
+It has the names in which the action may write, the records it changes and publishes, and the people
+that it notifies itself. The changes are applied in `changes`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class ActionContext:
         self.published: dict[str, Record[Draft]] = {}
         # Recipients that the action itself notifies, by the id of the record concerned.
         self._recipients: dict[str, set[str]] = {}
-        # True where the action consists of links only.
+        # True if the action consists of links only.
         self.links_only = False
         # Ids of the threads with a new comment or summary, in order.
         self.commented_threads: dict[str, None] = {}
@@ -74,7 +74,7 @@ class ActionContext:
                     self.published[after.published] = draft
 
     def may_name(self, name: str) -> bool:
-        """True where the actor may upload records by this author.
+        """True if the actor may upload records by this author.
 
         Always for the actor and its agent; for others from tier KEEPS_AUTHORS on. Their names have
         to be valid names of a principal, here or at another Core, so that a lookalike of a name is
@@ -99,7 +99,7 @@ class ActionContext:
         return set[str]().union(*(self._recipients.get(id, ()) for id in record_ids))
 
     def was_changed(self, record_id: str) -> bool:
-        """True where the action changed a record or commented on it.
+        """True if the action changed a record or commented on it.
 
         A change without effect doesn't count: every principal may send one.
         """

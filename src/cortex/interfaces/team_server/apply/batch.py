@@ -1,9 +1,8 @@
 """Apply a batch of client actions in order, in as few transactions as possible.
 
-A batch waits for the disk once and becomes visible at once; the client gets its results after that.
-`action` decides about each action. Where the database fails for several actions together, nothing
-was stored, and each is tried alone: so the one that it can't store is found and refused, and holds
-back none of the others.
+A batch waits for the disk once and becomes visible in one step; then the client gets its results.
+`action` decides about each action. If the database fails for several actions together, nothing was
+stored, and each is tried alone: only the one that can't be stored is refused.
 """
 
 from __future__ import annotations
@@ -28,10 +27,10 @@ from cortex.interfaces.team_server.schemas import Row
 from cortex.toolkit.tool import unforeseen
 
 MOST_IDS = 1_000
-# New records of one action. A client uploads 100 existing records at a time when it joins, with a
-# notification for each watcher.
+# Most new records of one action. A client that joins uploads its existing records 100 at a time,
+# each with a notification for every watcher.
 MOST_MADE = 1_000
-# Time for which one transaction may keep other writers waiting; a single action may take longer.
+# Limits of one transaction, which keeps other writers waiting; a single action may exceed them.
 TURN_SECONDS = 1.0
 TURN_CHANGES = 500
 # Records in a response, not counting those of the last transaction. A refused action may name any
@@ -54,8 +53,8 @@ class _Sent:
 
 
 def flush(context: RouteContext) -> RouteResult:
-    """Take what was written at home, in order; after one that has to be tried again nothing is
-    taken, so that nothing overtakes.
+    """Apply the actions that a home has written, in order. After one that has to be tried again
+    none is applied, so that the order is kept.
 
     An action without a result was not processed; the client sends it again.
     """
@@ -87,7 +86,7 @@ class _Batch:
                 if singly:
                     self._results.append(self._failed_result(rest[0], error, within))
                 elif _is_caused_by_input(error, within):
-                    log.warning("what was sent couldn't be kept together: %s", error.message)
+                    log.warning("a batch failed, applying its actions singly: %s", error.message)
                     singly = True
                     continue
                 else:
@@ -96,7 +95,7 @@ class _Batch:
         return self._results
 
     def _has_room(self) -> bool:
-        """True where the response may have more records, and its client waits for it."""
+        """True if the response has room for more records and the client still waits for it."""
         records = (result["records"] for result in self._results)
         count = sum(len(shown) for shown in records if isinstance(shown, list))
         return count < MAX_RESPONSE_RECORDS and not self._context.cancel
@@ -175,10 +174,10 @@ class _Batch:
     def _failed_result(self, sent: _Sent, error: CortexError, within: Sequence[Row]) -> Row:
         """Build the result of an action that failed in a transaction of its own, too.
 
-        A passing database failure inside the action takes precedence: the commit fails then as
-        well, with a less specific error.
+        A passing database failure inside the action takes precedence, because the commit then fails
+        as well, with a less specific error.
 
-        Raises: `error`, where it concerns the sender.
+        Raises: `error` if it concerns the sender and not the action.
         """
         if isinstance(error, NetworkError):
             raise error
@@ -212,7 +211,7 @@ def _first_transaction(sent: Sequence[_Sent]) -> Sequence[_Sent]:
 
 
 def _is_caused_by_input(error: CortexError, results: Sequence[Row]) -> bool:
-    """True where the database failed on its input, rather than being unavailable.
+    """True if the database failed because of the actions, false if it was unavailable.
 
     An action may fail because of one before it in the same transaction.
     """

@@ -64,8 +64,8 @@ from cortex.interfaces.team_server.apply.visible_records import (
     resolve_draft_target,
 )
 
-# Clock skew up to which the ids of a client are accepted.
-AHEAD_MS = 50 * 365 * 86_400_000
+# How far in the future the timestamp in a client's id may be: for clocks that are wrong by years.
+MAX_AHEAD_MS = 50 * 365 * 86_400_000
 # The year 2000. An earlier time means that the clock of the client is wrong.
 EARLIEST_MS = 946_684_800_000
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
@@ -89,11 +89,9 @@ class ActionApplier:
         for change in changes:
             if (
                 not is_id(change.id, change.kind)
-                or _timestamp_of(change.id) > self._step.now + AHEAD_MS
+                or _timestamp_of(change.id) > self._step.now + MAX_AHEAD_MS
             ):
-                raise refusal(
-                    "id", f"{change.id[:80]!r} is no id that a {change.kind[:20]} may have"
-                )
+                raise refusal("id", f"{change.id[:80]!r} is not a valid {change.kind[:20]} id")
         changes = [change for change in changes if not self._closes_unknown_notification(change)]
         self._context.collect(changes)
         for change in changes:
@@ -107,7 +105,7 @@ class ActionApplier:
         return list(dict.fromkeys((*applied, *self._context.commented_threads)))
 
     def _closes_unknown_notification(self, change: RecordChange) -> bool:
-        """True for closing a notification that this server never had.
+        """True for a change that closes a notification which this server never had.
 
         Its subject was rejected, so closing it has no effect.
         """
@@ -124,7 +122,7 @@ class ActionApplier:
         if change.before is not None and not context.upload and not context.may_name(change.author):
             # The same error as for a record that the viewer may not see.
             raise not_found(change.id)
-        # Not one that was written earlier, at another server or before this one lost it.
+        # Otherwise it was written earlier: for another server, or before this one lost it.
         is_new = change.before is None and not context.upload
         body: Any = checked(change.after)
         if is_new:
@@ -177,7 +175,7 @@ class ActionApplier:
     def _place_uploaded(self, body: Any) -> Any:
         """Resolve the placement of an uploaded record.
 
-        Only a principal who may upload an archived subcortex may add to it.
+        Only a principal who may upload in the name of an archived subcortex's author may add to it.
         """
         body = placed(body, self._visible)
         scope_id = getattr(body, "subcortex", "")
@@ -266,7 +264,7 @@ class ActionApplier:
                 return
             raise not_found(change.id)
         if type(change.after) is not type(current.body):
-            raise refusal("kind", f"{change.id} is a {current.kind} and stays one")
+            raise refusal("kind", f"{change.id} is a {current.kind}; the kind can't be changed")
         if self._is_repeated_creation(change, current):
             return
         after, before = (
@@ -290,10 +288,10 @@ class ActionApplier:
         follow(self._step, current.body, written, besides=self._context.notified(written.id))
 
     def _is_repeated_creation(self, change: RecordChange, current: Record[Any]) -> bool:
-        """True where an author creates a record that already exists.
+        """True if an author creates a record that another client of theirs has created already.
 
-        Another client of the same author has sent it since, and later changes are sent as such. An
-        upload doesn't count: it may contain changes that were never sent separately.
+        Later changes of the record are sent separately. An upload doesn't count, because it may
+        contain changes that were never sent.
         """
         own = change.author == current.author and self._context.viewer.is_own(current.author)
         return change.before is None and not self._context.upload and own
@@ -346,7 +344,7 @@ class ActionApplier:
         """Check the invariants of the whole action and apply its effects."""
         for before, after in list(self._step.written.values()):
             if self._context.upload and before is None:
-                # It may refer to a record that is uploaded later.
+                # An uploaded record may refer to one that is uploaded later.
                 continue
             match after.body:
                 case Draft():
@@ -368,7 +366,7 @@ class ActionApplier:
                     self._notify_thread_authors(after, authors)
 
     def _notify_thread_authors(self, comment: Record[Any], authors: Sequence[str]) -> None:
-        """Notify commenters of a thread that the client didn't notify itself."""
+        """Notify those commenters of a thread that the client's action doesn't notify."""
         thread = self._step.get(comment.body.thread)
         if isinstance(comment.body, Comment) and thread is not None:
             notified = self._context.notified(comment.id, thread.id)
@@ -376,7 +374,7 @@ class ActionApplier:
 
 
 def _supersedes(before: Artifact, after: Artifact) -> bool:
-    """True where this change supersedes the artifact, or makes it supersede another."""
+    """True if this change supersedes the artifact, or makes it supersede another one."""
     gone = (
         after.state == "superseded" != before.state
         and bool(after.superseded_by)

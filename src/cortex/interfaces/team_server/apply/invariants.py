@@ -50,7 +50,7 @@ def check_published(step: RecordTransaction, draft: Record[Draft], body: Any) ->
         hidden = drafted.sensitivity == SENSITIVE != body.sensitivity
         same = replace(expected, **decided) == body and not hidden
     if not same:
-        raise refusal("published", f"it isn't what {draft.author} drafted in {draft.id}")
+        raise refusal("published", f"it differs from what {draft.author} drafted in {draft.id}")
 
 
 def check_decided(
@@ -63,18 +63,22 @@ def check_decided(
     body = after.body
     if body.state != PUBLISHED:
         if body.published:
-            raise refusal("published", f"{after.id} is {body.state}, and became nothing")
+            raise refusal("published", f"{after.id} is {body.state}, so it can't name a record")
         return
     if before is not None and before.body.state == PUBLISHED:
         if before.body.published != body.published:
-            raise refusal("published", f"{after.id} was published as {before.body.published}")
+            raise refusal(
+                "published", f"{after.id} was published as {before.body.published} before"
+            )
         return
     became = step.get(body.published) if body.published else None
     made = became is not None and (
         became.kind == "task" or step.written.get(became.id, (became,))[0] is None
     )
     if became is None or not made or became.kind != BECOMES.get(body.type):
-        raise refusal("published", f"{after.id} is published as nothing that was written with that")
+        raise refusal(
+            "published", f"the record that {after.id} was published as isn't in the same action"
+        )
 
 
 def check_became(step: RecordTransaction, draft: str, record_id: str) -> None:
@@ -84,7 +88,7 @@ def check_became(step: RecordTransaction, draft: str, record_id: str) -> None:
     """
     now = step.get(draft)
     if now is None or (now.body.state, now.body.published) != (PUBLISHED, record_id):
-        raise refusal("published", f"{draft} didn't become {record_id}")
+        raise refusal("published", f"{draft} wasn't published as {record_id}")
 
 
 def check_uploaded(step: RecordTransaction, record: Record[Any]) -> None:
@@ -143,14 +147,14 @@ def check_summary(context: ActionContext, thread: str, body: Thread) -> None:
         )
     author = body.summary_by
     if author not in context.speakers():
-        raise refusal("summary_by", f"a summary of {author[:80]!r} comes from themselves")
+        raise refusal("summary_by", f"only {author[:80]!r} may supply a summary in their name")
     drafted = {draft.body.summary for draft in context.published.values() if draft.author == author}
     if author != context.step.actor.name and body.summary not in drafted:
-        raise refusal("summary", f"it isn't the summary that {author} drafted")
+        raise refusal("summary", f"it differs from the summary that {author} drafted")
 
 
 def _is_optional_id(record_id: str, kind: str | None) -> bool:
-    """True where an id is empty or valid for a record of this kind."""
+    """True if an id is empty or valid for a record of this kind."""
     return not record_id or is_id(record_id, kind or "")
 
 

@@ -32,7 +32,7 @@ def delivered(body: Notification, context: ActionContext) -> Notification | None
     # The permission of every principal who may write at all.
     need(context.step.actor, "observe")
     if body.type == "system_alert":
-        raise refusal("type", "what a home tells its own person stays there")
+        raise refusal("type", "a notification of a home for its own person stays there")
     own = context.viewer.is_own(body.recipient)
     if context.upload and not own:
         # The recipients of old notifications have received them elsewhere, or need not.
@@ -72,7 +72,7 @@ def check_closed(context: ActionContext, current: Record[Notification], body: No
 
 
 def _is_due(notification: Notification, about: Record[Any], context: ActionContext) -> bool:
-    """True where the state of the record justifies the notification and its text."""
+    """True if the state of the record justifies the notification and its text."""
     names = context.speakers()
     if notification.type == "mention":
         names.add(about.author)

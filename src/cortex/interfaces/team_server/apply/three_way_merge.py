@@ -107,7 +107,7 @@ def _excerpt(value: object) -> str:
 
 
 def supplies(before: Thread | None, after: Thread) -> bool:
-    """True where a change of a thread brings a written summary.
+    """True if a change of a thread brings a written summary.
 
     Sentences that were appended for later comments don't count.
     """

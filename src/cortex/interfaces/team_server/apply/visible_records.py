@@ -61,7 +61,7 @@ class VisibleRecords:
         )
 
     def shows(self, record: Record[Any]) -> bool:
-        """True where the viewer may see a record."""
+        """True if the viewer may see a record."""
         return sees(self._viewer, record, self.raw)
 
 

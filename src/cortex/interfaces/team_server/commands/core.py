@@ -67,7 +67,7 @@ def init(
                     f"{', '.join(principal.name for principal in known[:5])}"
                 ),
                 suggestions=(
-                    "`cortex core token create NAME` makes a token of somebody whom it knows.",
+                    "`cortex core token create NAME` creates a token for a known principal.",
                 ),
             )
         first = people.add(opened, name or _own_name(), people.HIGHEST, True, {EVERYWHERE: True})
@@ -118,21 +118,18 @@ def serve(
     behind_proxy: Annotated[
         bool,
         typer.Option(
-            "--behind-proxy", help="A proxy does TLS, and nobody reaches this port but the proxy."
+            "--behind-proxy", help="A proxy does TLS, and only the proxy reaches this port."
         ),
     ] = False,
     data: DataOption = None,
 ) -> int:
-    """Serve the Core until it is told to end: REST at /api/v2, /health and /metrics."""
+    """Serve the Core until it is stopped: REST at /api/v2, /health and /metrics."""
     settings = core_settings()
     url = database(db)
     folder = index_folder(url, data)
     with ledger(db) as opened:
         if not opened.principals.all():
-            say(
-                "warning: nobody is known here yet; `cortex core init` makes the first principal",
-                error=True,
-            )
+            say("warning: there is no principal yet; `cortex core init` adds the first", error=True)
         # Imported here, since it loads all of the server.
         from cortex.interfaces.team_server.runner import serve_core
 

@@ -25,14 +25,14 @@ VARIABLE = "CORTEX_CORE_DB"
 # Folders in the home: a ledger in SQLite, and the replica of one in PostgreSQL.
 FOLDER, REPLICA = "core", "core-replica"
 HIDDEN = "***"
-# Suggestions in place of the general ones: an index can be rebuilt, the records of a Core can't;
-# and an unknown record here is a principal.
-FOR_ITS_KEEPER = {
+# Suggestions for the operator in place of the general ones: unlike an index, the records of a Core
+# can't be rebuilt, and an unknown record here is a principal.
+FOR_OPERATOR = {
     "STORE_CORRUPT": (
         "Restore the last backup into an empty database: `cortex core restore FILE --db URL`."
     ),
     "RECORD_UNKNOWN": (
-        "`cortex core principal list` shows everybody, and where each may read and write."
+        "`cortex core principal list` shows all principals, and where each may read and write."
     ),
 }
 
@@ -85,7 +85,7 @@ def index_folder(url: str, data: Path | None) -> Path:
         raise InputError(
             "ARGUMENT_INVALID",
             (
-                f"--data is for records in PostgreSQL; those in SQLite are in {folder}, with "
+                f"--data is only for records in PostgreSQL; those in SQLite are in {folder}, with "
                 "their index"
             ),
             instead=(
@@ -139,7 +139,7 @@ def _opened(url: str, new: bool, source: str) -> Ledger:
                     f"Set CORTEX_HOME and {VARIABLE} as they were at `cortex core init`, or "
                     "name its database with --db."
                 ),
-                "Where there is none yet, `cortex core init` makes one.",
+                "If there is none yet, create it with `cortex core init`.",
             ),
         ) from None
     # The address is invalid.
@@ -155,7 +155,7 @@ def _operator_errors(url: str) -> Iterator[None]:
         yield
     except CortexError as error:
         general = CODES[error.code].suggestion
-        own = FOR_ITS_KEEPER.get(error.code, general)
+        own = FOR_OPERATOR.get(error.code, general)
         error.suggestions = tuple(
             own if suggestion == general else suggestion for suggestion in error.suggestions
         )

@@ -53,7 +53,7 @@ def add(
     db: DbOption = "",
     as_json: JsonFlag = False,
 ) -> int:
-    """Make somebody known to the Core; `cortex core token create NAME` lets them in."""
+    """Add a person or agent to the Core; `cortex core token create NAME` gives them access."""
     with ledger(db) as opened:
         if opened.principals.named(name):
             raise InputError(
@@ -78,7 +78,7 @@ def add(
 
 @app.command("list")
 def list_principals(db: DbOption = "", as_json: JsonFlag = False) -> int:
-    """Show everybody whom the Core knows."""
+    """List the principals of the Core."""
     with ledger(db) as opened:
         known, slugs = opened.principals.all(), _slugs(opened)
     if as_json:
@@ -87,7 +87,7 @@ def list_principals(db: DbOption = "", as_json: JsonFlag = False) -> int:
     for principal in known:
         say(_line(principal, slugs))
     if not known:
-        say("Nobody yet: `cortex core init` makes the first.", error=True)
+        say("None yet: `cortex core init` adds the first.", error=True)
     return 0
 
 
@@ -110,7 +110,7 @@ def change(
     db: DbOption = "",
     as_json: JsonFlag = False,
 ) -> int:
-    """Let somebody do more or less from now on; what they wrote stays."""
+    """Change what a principal may do; what they wrote stays."""
     if tier is None and sensitive is None and revoke is None:
         raise InputError(
             "ARGUMENT_INVALID",
@@ -134,7 +134,7 @@ def grant(
     db: DbOption = "",
     as_json: JsonFlag = False,
 ) -> int:
-    """Let somebody read in a subcortex, or also write; a private one has to be named."""
+    """Let a principal read in a subcortex, or also write; a private one has to be named."""
     with ledger(db) as opened:
         return _print_principal(
             opened,
@@ -147,7 +147,7 @@ def grant(
 def ungrant(
     name: NameArgument, scope: ScopeArgument, db: DbOption = "", as_json: JsonFlag = False
 ) -> int:
-    """Let somebody see a subcortex no more; it leaves their machine with the next sync."""
+    """Revoke a principal's access to a subcortex; it leaves their machine with the next sync."""
     with ledger(db) as opened:
         return _print_principal(
             opened, principals.ungrant(opened, principals.find(opened, name), scope), as_json

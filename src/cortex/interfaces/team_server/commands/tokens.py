@@ -20,9 +20,7 @@ from cortex.toolkit.terminal.output import moment, print_json, say
 DAY_MS = 86_400_000
 MOST_LABEL = 100
 
-app = typer.Typer(
-    name="token", help="What lets somebody in: made, revoked, listed.", no_args_is_help=True
-)
+app = typer.Typer(name="token", help="Tokens: create, revoke, list.", no_args_is_help=True)
 
 
 @app.command()
@@ -44,7 +42,7 @@ def create(
     db: DbOption = "",
     as_json: JsonFlag = False,
 ) -> int:
-    """Make a token for somebody and show it, this once."""
+    """Create a token for a principal and show it, only this once."""
     if len(label) > MOST_LABEL or not label.isprintable():
         raise InputError(
             "ARGUMENT_INVALID", f"a label is one line of at most {MOST_LABEL} characters"

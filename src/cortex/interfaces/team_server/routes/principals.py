@@ -64,7 +64,7 @@ class Audit(Paged):
 
 
 def who_am_i(context: RouteContext) -> RouteResult:
-    """Whoever asks."""
+    """Read the principal of the request."""
     return RouteResult(
         {**_principal_row(context.principal), "view": access_policy.stamp_of(context.viewer)}
     )
@@ -81,7 +81,7 @@ def get_principal(context: RouteContext) -> RouteResult:
 
 
 def add_principal(context: RouteContext) -> RouteResult:
-    """Make somebody known."""
+    """Add a principal."""
     body: NewPrincipal = context.body
     ledger = context.ledger
 
@@ -97,7 +97,7 @@ def add_principal(context: RouteContext) -> RouteResult:
 
 
 def change_principal(context: RouteContext) -> RouteResult:
-    """Let somebody do more or less from now on."""
+    """Change the tier or the permissions of a principal."""
     body: ChangePrincipal = context.body
     ledger = context.ledger
     if not body.model_fields_set:
@@ -129,7 +129,7 @@ def list_tokens(context: RouteContext) -> RouteResult:
 
 
 def make_token(context: RouteContext) -> RouteResult:
-    """A new token; it is told this once."""
+    """Create a token; its text is only in this answer."""
     principal, ledger, secret = _principal(context), context.ledger, ""
     expires = _expiry(context.body.expires_at)
 
@@ -158,7 +158,7 @@ def revoke_token(context: RouteContext) -> RouteResult:
 
 
 def read_audit(context: RouteContext) -> RouteResult:
-    """Who did what, the newest first: of records that whoever asks may see, and of principals."""
+    """Read the audit log of visible records and of principals, newest first."""
     question = question_of("/audit", context.query)
     before = number_in(question, context.query.cursor)
     entries: list[AuditEntry] = []
@@ -292,7 +292,7 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/me", "whoAmI", "Read who one is", who_am_i, "principals", _OBJECT),
     Route("GET", "/principals", "listPrincipals", "List principals", list_principals, "principals",
           _LIST, tier=ALL),
-    Route("POST", "/principals", "addPrincipal", "Make somebody known", add_principal, "principals",
+    Route("POST", "/principals", "addPrincipal", "Add a principal", add_principal, "principals",
           _OBJECT, body=NewPrincipal, keyed=True, status=201, tier=ALL),
     Route("GET", "/principals/{id}", "getPrincipal", "Read a principal", get_principal,
           "principals", _OBJECT, tier=ALL),

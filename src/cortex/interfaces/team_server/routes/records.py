@@ -104,7 +104,7 @@ def draft_record(context: RouteContext) -> RouteResult:
 
 
 def create_several(context: RouteContext) -> RouteResult:
-    """Write several observations; what can't be written is told, each by itself."""
+    """Create several observations; failures are reported one by one."""
     bodies = [
         Observation(**sent(Observation, observation)) for observation in context.body.observations
     ]

@@ -61,7 +61,7 @@ class Ids(Arguments):
 
 
 def begin(context: RouteContext) -> RouteResult:
-    """Whoever asks, what they begin with, and from where to pull."""
+    """Read the principal, their subcortexes, and where to start pulling."""
     lookup, principal = context.records, context.principal
     scopes = lookup.select(RecordFilter(kinds=("subcortex",), states=("active", "proposed")), 1_000)
     pins = lookup.get(pin for scope in scopes for pin in scope.body.pinned_artifacts)

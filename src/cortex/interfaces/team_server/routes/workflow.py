@@ -73,7 +73,7 @@ def approve_draft(context: RouteContext) -> RouteResult:
 
 
 def reject_draft(context: RouteContext) -> RouteResult:
-    """Decide that a draft isn't published."""
+    """Reject a draft."""
     draft = context.record("draft")
     done = reject(
         context.replica, draft.id, actor=context.actor, notes=context.body.notes, key=context.key
@@ -111,7 +111,7 @@ def accept(context: RouteContext) -> RouteResult:
 
 
 def supersede(context: RouteContext) -> RouteResult:
-    """Have another artifact take the place of one; gives the old one."""
+    """Mark an artifact as superseded by another one, and return it."""
     old, new = context.record("artifact"), context.body.superseded_by_id
     record = supersede_artifact(
         context.replica, old.id, new, actor=context.actor, key=context.key, note=context.body.note
@@ -120,7 +120,7 @@ def supersede(context: RouteContext) -> RouteResult:
 
 
 def deprecate(context: RouteContext) -> RouteResult:
-    """Say that an artifact doesn't hold any more."""
+    """Mark an artifact as no longer valid."""
     old = context.record("artifact")
     record = deprecate_artifact(
         context.replica, old.id, actor=context.actor, key=context.key, note=context.body.note
@@ -129,9 +129,7 @@ def deprecate(context: RouteContext) -> RouteResult:
 
 
 def list_versions(context: RouteContext) -> RouteResult:
-    """The versions of an artifact that whoever asks may see, the newest first; they are in the
-    ledger alone.
-    """
+    """List the visible versions of an artifact, newest first; only the ledger has them."""
     record = context.record("artifact")
     question = question_of(f"/artifacts/{record.id}/versions", context.query)
     before = number_in(question, context.query.cursor) or record.version + 1
@@ -158,7 +156,7 @@ class Acknowledge(Arguments):
 
 
 def read_inbox(context: RouteContext) -> RouteResult:
-    """What waits for whoever asks, the newest first."""
+    """Read the inbox of the principal, newest first."""
     question = question_of("/inbox", context.query)
     include = context.query.include or ("notifications", "tasks", "reviews")
     waiting = inbox(
@@ -188,14 +186,14 @@ def _entry_row(entry: InboxEntry) -> Row:
 
 
 def acknowledge_one(context: RouteContext) -> RouteResult:
-    """Be done with a notification."""
+    """Mark a notification as done."""
     notification = context.record("notification")
     acknowledge(context.replica, [notification.id], actor=context.actor, key=context.key)
     return RouteResult(record_row(context.record("notification")))
 
 
 def acknowledge_many(context: RouteContext) -> RouteResult:
-    """Be done with notifications; gives those that were open."""
+    """Mark notifications as done, and return those that were open."""
     done = acknowledge(context.replica, context.body.ids, actor=context.actor, key=context.key)
     return RouteResult({"acknowledged": list(done)})
 
@@ -254,7 +252,7 @@ class SearchRecords(Budgeted):
 
 
 def search(context: RouteContext) -> RouteResult:
-    """Find what there is about something."""
+    """Search the records."""
     body: SearchRecords = context.body
     types = tuple(body.types or RECORDS)
     fields = {name: getattr(body, name) for name in SearchRecords.model_fields}
@@ -267,14 +265,14 @@ def search(context: RouteContext) -> RouteResult:
 
 
 def bootstrap_pack(context: RouteContext) -> RouteResult:
-    """What somebody new should know."""
+    """Build the bootstrap pack."""
     return _result_of(
         context, packs.get_bootstrap_pack(_session_of(context), context.body, Call(context.cancel))
     )
 
 
 def context_pack(context: RouteContext) -> RouteResult:
-    """What matters about one subject."""
+    """Build the context pack of a subject."""
     return _result_of(
         context, packs.get_context_pack(_session_of(context), context.body, Call(context.cancel))
     )
@@ -318,7 +316,7 @@ ROUTES: tuple[Route, ...] = (
           body=Arguments, keyed=True),
     Route("POST", "/search", "search", "Find what there is about something", search, "search",
           _OBJECT, body=SearchRecords, listed=True),
-    Route("POST", "/packs/bootstrap", "bootstrapPack", "Read what somebody new should know",
+    Route("POST", "/packs/bootstrap", "bootstrapPack", "Read what a newcomer should know",
           bootstrap_pack, "packs", _OBJECT, body=GetBootstrapPack),
     Route("POST", "/packs/context", "contextPack", "Read what matters about one subject",
           context_pack, "packs", _OBJECT, body=GetContextPack),

@@ -82,7 +82,7 @@ class Api:
         if wanted in self._pages:
             if scope["method"] not in ("GET", "HEAD"):
                 raise HttpError(
-                    405, f"ask for {scope['path'][:200]} with GET", {"Allow": "GET, HEAD"}
+                    405, f"request {scope['path'][:200]} with GET", {"Allow": "GET, HEAD"}
                 )
             return _json(self._pages[wanted])
         try:
@@ -100,7 +100,7 @@ class Api:
     async def _call(
         self, family: Family, tool: Tool, body: bytes, receive: Receive
     ) -> Response | None:
-        """Call a tool; None where the client has disconnected."""
+        """Call a tool; None if the client has disconnected."""
         try:
             arguments = bind(tool, _arguments(tool, body))
         except InputError as error:

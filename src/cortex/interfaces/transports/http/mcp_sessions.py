@@ -95,7 +95,7 @@ class Sessions:
 
 
 def _asks_for_batches(message: object) -> bool:
-    """True where a handshake negotiates the revision with batches.
+    """True if a handshake negotiates the revision with batches.
 
     The server accepts every revision that a client may ask for.
     """

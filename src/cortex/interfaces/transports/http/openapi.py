@@ -81,7 +81,7 @@ def list_tools(families: Sequence[Family], *, dotted: bool) -> list[dict[str, ob
 def describe(
     families: Sequence[Family], version: str, *, dotted: bool, guarded: bool, document: str
 ) -> dict[str, object]:
-    """Build the document; `guarded` is true where every request needs the token."""
+    """Build the document; `guarded` is true if every request needs the token."""
     paths: dict[str, object] = {
         API_PATH: {"get": _page("listTools", "List the tools", _LIST)},
         f"{API_PATH}/{document}": {
@@ -111,7 +111,7 @@ def openapi_document(
     paths: Mapping[str, object],
     components: Mapping[str, object],
 ) -> dict[str, object]:
-    """Assemble a document; `guarded` is true where requests need the token."""
+    """Assemble a document; `guarded` is true if requests need the token."""
     scheme = {"securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}}
     return {
         "openapi": "3.1.0",

@@ -1,4 +1,4 @@
-"""The day's snapshot of a home, made in the background."""
+"""Daily snapshot of a home, made in the background."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 class DailySnapshot:
-    """Begins a home's snapshot when it is due, and waits for it at the end."""
+    """Starts a home's snapshot when it is due, and waits for it on close."""
 
     def __init__(self) -> None:
         self._thread: threading.Thread | None = None
@@ -28,13 +28,13 @@ class DailySnapshot:
         self._look_at = 0.0
 
     def look(self, store: Store) -> None:
-        """Begin a snapshot that is due, checked every few minutes."""
+        """Start a snapshot if one is due; checks only every few minutes."""
         if time.monotonic() >= self._look_at:
             self._look_at = time.monotonic() + LOOK_SECONDS
             self.begin(store)
 
     def begin(self, store: Store, wait_seconds: float = 0.0) -> None:
-        """Begin a snapshot that is due, if this process writes, and wait for it that long.
+        """Start a snapshot if one is due and this process holds the lease, then wait for it.
 
         Failures are logged; `cortex doctor` shows a missing snapshot.
         """
@@ -44,13 +44,13 @@ class DailySnapshot:
             self._thread.join(wait_seconds)
 
     def close(self) -> None:
-        """Wait for a snapshot under way, briefly."""
+        """Wait briefly for a snapshot under way."""
         if self._thread is not None:
             self._thread.join(CLOSE_SECONDS)
 
 
 def back_up_soon(home: Path) -> threading.Thread | None:
-    """Begin the day's snapshot of a home in a thread; None if not due or under way."""
+    """Start the daily snapshot in a thread; None if none is due or one is under way."""
     database = home / STORE_NAME
     if not is_due(database) or is_under_way(home):
         return None
@@ -63,7 +63,7 @@ def _back_up(database: Path) -> None:
     try:
         make_snapshot(database, DAILY)
     except Exception as error:
-        # Last handler of the thread: a person's work goes on without a snapshot.
+        # Last handler of the thread: everything else works without a snapshot.
         log.warning(
-            "no snapshot of %s could be made: %s", database, explained(error, "a snapshot").message
+            "could not make a snapshot of %s: %s", database, explained(error, "a snapshot").message
         )

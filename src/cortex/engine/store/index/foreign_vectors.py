@@ -1,4 +1,4 @@
-"""Vectors that another product has computed with the configured model, stored like our own."""
+"""Vectors that another product has computed with the configured model, stored as our own."""
 
 from __future__ import annotations
 
