@@ -47,7 +47,7 @@ def search(engine: Engine, watch: Watch, questions: list[str], rounds: int) -> d
         "ms": took,
         "cpu_ms": cpu,
         "added_mb": added,
-        "chunks": engine.stats().chunks,
+        "chunks": engine.vitals().chunks,
     }
 
 
@@ -80,7 +80,7 @@ def ranking(engine: Engine, watch: Watch, questions: list[str], rounds: int) -> 
         "ranking_ms": ranked,
         "store_ms": stored,
         "calls_ms": by_call,
-        "chunks": engine.stats().chunks,
+        "chunks": engine.vitals().chunks,
     }
 
 

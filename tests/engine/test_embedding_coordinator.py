@@ -115,7 +115,7 @@ def embed(engine: Engine) -> bool:
 
 
 def state_of(engine: Engine):
-    state = engine.stats().embedding
+    state = engine.vitals().embedding
     assert state is not None
     return state
 

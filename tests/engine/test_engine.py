@@ -341,7 +341,7 @@ def test_old_log_lines_and_unused_content_are_cleaned_up(open_engine, root, monk
     engine.clean_up()
     assert engine.operations() == []
     assert engine.store.content.text(blob) == ""
-    assert engine.stats().last_cleanup
+    assert engine.vitals().last_cleanup
 
 
 def test_operation_log_has_every_run_setting_change_and_deletion(open_engine, root):
@@ -376,8 +376,8 @@ def test_repeated_query_is_answered_from_the_cache_until_a_change(open_engine, r
     engine.index()
     answers = [engine.search(Query("lamp", mode=Mode.WORDS)) for _ in range(4)]
     assert [page.cached for page in answers] == [False, True, True, True]
-    assert engine.stats().cache_hit_rate == 0.75
-    assert engine.stats().cache_bytes > 0
+    assert engine.vitals().cache_hit_rate == 0.75
+    assert engine.vitals().cache_bytes > 0
     write(root, {"src/new.py": "lamp = 1\n"})
     engine.index()
     page = engine.search(Query("lamp", mode=Mode.WORDS))
@@ -406,7 +406,7 @@ def test_no_answer_is_cached_where_caching_is_off(open_engine):
     engine = open_engine(search__enable_caching=False)
     engine.index()
     assert not any(engine.search(Query("lamp")).cached for _ in range(3))
-    assert engine.stats().cache_hit_rate == 0.0
+    assert engine.vitals().cache_hit_rate == 0.0
 
 
 # -- exact and fullworkspace
@@ -652,7 +652,7 @@ def test_sqlite_words_and_vectors_hold_the_same_ids(open_engine, root):
     assert truth == words
     assert {chunk for _, chunk in truth} == vectors
     assert engine.search(Query("lamp", mode=Mode.MEANING)).mode is Mode.MEANING
-    assert engine.stats().embedded_chunks == len(vectors)
+    assert engine.vitals().embedded_chunks == len(vectors)
 
 
 def test_vectors_of_another_model_are_not_used_and_the_answer_says_so(open_engine):
@@ -678,7 +678,7 @@ def test_words_answer_with_a_note_when_vectors_exceed_their_limit(open_engine, r
     page = engine.search(Query("switch lamp"))
     assert (page.mode, page.hits[0].path) == (Mode.WORDS, "src/lamp.py")
     assert any("limits.memory.embeddings" in note for note in page.notes)
-    assert 0 < engine.stats().embedded_chunks < engine.stats().chunks
+    assert 0 < engine.vitals().embedded_chunks < engine.vitals().chunks
     (line,) = engine.operations()
     assert (line.detail["error"], line.detail["added"], line.detail["status"]) == (
         "EMBEDDINGS_LIMIT",
@@ -694,7 +694,7 @@ def test_words_answer_with_a_note_when_vectors_exceed_their_limit(open_engine, r
     page = narrower.search(Query("switch lamp"))
     assert (page.mode, page.hits[0].path) == (Mode.WORDS, "src/lamp.py")
     assert any("limits.memory.embeddings" in note for note in page.notes)
-    assert narrower.stats().embedded_chunks == 0
+    assert narrower.vitals().embedded_chunks == 0
 
 
 # -- repair

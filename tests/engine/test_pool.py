@@ -252,9 +252,9 @@ def test_edited_configuration_takes_effect_without_a_call(make, project, until):
     window = Workspaces([Workspace(root, settings)], engines)
     with window.open() as [(_, engine)]:
         until(lambda: engine.freshness().state == "ready", 10)
-    before = engine.stats().chunks
+    before = engine.vitals().chunks
     write_settings(root, indexing__chunkSize=50)
-    until(lambda: engine.stats().chunks > 2 * before, 10)
+    until(lambda: engine.vitals().chunks > 2 * before, 10)
     until(lambda: engine.state.made_with()["indexing.chunkSize"] == 50, 10)
     assert engine.state.shortcomings() == ()
     newcomer = engines.borrow(
@@ -336,7 +336,7 @@ def test_calls_from_many_threads_never_get_a_closed_engine(make, project, until,
         name, window = names[number], windows[number]
         while not done.wait(0.005):  # which is when nobody calls
             with window.open() as [(_, engine)]:
-                engine.stats()
+                engine.vitals()
                 assert set(found(engine, f"only_{name}")) <= {f"{name}.py"}
                 assert engine.view(f"{name}.py").text
 
@@ -378,7 +378,7 @@ def test_window_closed_during_a_call_leaves_no_engine_open(make, project):
     with window.open() as [(_, engine)]:
         window.close()
         window.close()  # as often as anybody likes
-        assert engine.stats()
+        assert engine.vitals()
     assert engines.projects() == []
     with pytest.raises(ConfigError, match="ending"), window.open():
         pass

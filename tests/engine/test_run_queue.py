@@ -217,7 +217,7 @@ def test_run_is_visible_without_the_lease_only_while_it_lasts(open_engine, monke
     with held_run(holder):
         seen = other.freshness()
         assert (seen.state, 0 < seen.progress < 1) == ("indexing", True)
-        assert other.stats().total_files == 31
+        assert other.vitals().total_files == 31
     assert (other.freshness().state, other.freshness().progress) == ("ready", 1.0)
     # What a process that was killed leaves behind is not believed: it holds no lease.
     holder.store.content.set({f"running:{holder.source.id}": '[1, "reading", 5, 10]'})

@@ -51,7 +51,7 @@ with Engine(
     engine.store.indexes.sets.pay = pay_and_say  # type: ignore[method-assign]
     say("ready")
     indexer = AutoIndexer(engine)
-    while engine.stats().embedding.answering != "test costly":
+    while engine.vitals().embedding.answering != "test costly":
         time.sleep(0.01)
     say("done")
     sys.stdin.read()

@@ -399,7 +399,7 @@ class Engine:
         """State and progress of the index."""
         return self._runs.freshness()
 
-    def stats(self) -> StoreStats:
+    def vitals(self) -> StoreStats:
         """Figures about the store."""
         return collect_stats(self._handle.current(), self.freshness(), self._searcher)
 

@@ -114,7 +114,7 @@ def test_last_of_two_chunks_with_one_id_is_served(folder, opened, caplog):
     index = opened()
     assert ids(ask(index, "pear")) == ["same"]
     assert ids(ask(index, "apple")) == []
-    assert "the id same is there twice" in index.state().files["a.json"].warnings[0]
+    assert "the id same occurs twice" in index.state().files["a.json"].warnings[0]
 
 
 def test_chunk_of_an_earlier_file_returns_when_the_later_file_drops_its_id(folder, opened, until):

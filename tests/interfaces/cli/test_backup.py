@@ -27,7 +27,7 @@ def test_failed_snapshot_fails_no_command_and_is_a_finding_of_the_doctor(
     shutil.rmtree(home / "backups")
     (home / "backups").write_text("in the way", encoding="utf-8")
     assert cortex("memory", "add", "Plums are blue")[0] == 0
-    assert "no snapshot of" in caplog.text
+    assert "could not make a snapshot of" in caplog.text
     (home / "backups").unlink()
     cortex("backup", "create")
     (made,) = snapshots.list_snapshots(home)

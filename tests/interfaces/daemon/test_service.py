@@ -216,8 +216,8 @@ def test_documents_log_level_applies_to_their_tools_only(
         caplog.clear()
         messages.clear()
         served = open_client("kb", **variables)
-        assert served.told is not None
-        served.told.pass_on = messages.append
+        assert served.log_sink is not None
+        served.log_sink.pass_on = messages.append
         call(served, "kb_stats")
         wanted = (
             variables.get("CONDUIT_MCP_LOG_LEVEL") == "debug"

@@ -261,7 +261,7 @@ def _indexed_root(target: Path) -> Path | None:
 
 def _facts(engine: Engine, settled: Sequence[Settled]) -> dict[str, object]:
     """Return the facts about a store."""
-    stats = engine.stats()
+    stats = engine.vitals()
     return {
         "workspace": str(engine.root),
         "store": str(engine.store.directory) if engine.store.directory else None,

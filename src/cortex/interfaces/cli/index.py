@@ -98,7 +98,7 @@ def index(
 
 
 def _row(engine: Engine, report: IndexReport) -> dict[str, object]:
-    stats = engine.stats()
+    stats = engine.vitals()
     return {
         "workspace": str(engine.root),
         **asdict(report),
@@ -110,7 +110,7 @@ def _row(engine: Engine, report: IndexReport) -> dict[str, object]:
 
 
 def _show(engine: Engine, report: IndexReport) -> None:
-    stats = engine.stats()
+    stats = engine.vitals()
     parts = [
         f"{getattr(report, name)} {name}"
         for name in ("added", "changed", "deleted", "unchanged", "skipped")

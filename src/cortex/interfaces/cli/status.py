@@ -82,7 +82,7 @@ def _project(path: Path | None, profile: str | None) -> dict[str, object] | None
         return body
     try:
         with Engine(target.root, target.settings) as engine:
-            stats = engine.stats()
+            stats = engine.vitals()
             reasons = Counter(skip.reason for skip in stats.skipped)
             return body | {
                 "status": stats.freshness.state,

@@ -169,7 +169,7 @@ def test_the_cache_keeps_to_its_size(many):
         code.tool("reindex_workspace")
         for number in range(30):
             code.tool("search_code", query=f"function_{number} return", maxResults=5)
-            assert code.engine.stats().cache_bytes <= 20_000
+            assert code.engine.vitals().cache_bytes <= 20_000
         code.tool("update_config", settings={"cacheSize": "0KB"})
         for _ in range(3):
             code.tool("search_code", query="function_7")

@@ -166,7 +166,7 @@ def test_draft_approved_twice_is_published_once_everywhere(member, team):
     assert [hit.record.id for hit in find(bob.library, RecordQuery("its text")).hits] == [thread]
     (why,) = alerts(bob.library)
     assert "reads here as at the Core" in why and "state: " in why and "reviewed_at: " not in why
-    assert "somebody else decided first" in why and "write it again" not in why
+    assert "another decision came first" in why and "write it again" not in why
     (entry,) = bob.library.store.outbox.refused()
     typed = [
         change["fields"]
@@ -189,7 +189,7 @@ def test_alert_of_a_late_approval_is_about_the_draft(member, team):
     (entry,) = bob.library.store.outbox.refused()
     assert rejections.main_of(entry).id == draft.id and rejections.title_of(entry) == "An hour"
     (why,) = alerts(bob.library)
-    assert "You wrote: state: published" in why and "somebody else decided first" in why
+    assert "You wrote: state: published" in why and "another decision came first" in why
 
 
 def test_approval_refused_for_a_changed_task_can_be_repeated(member, team):

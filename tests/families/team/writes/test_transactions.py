@@ -36,7 +36,7 @@ def test_record_is_written_now_and_found_once_indexed(library, settings, monkeyp
     kept = create(library, Observation("The second lamp"), actor=person(), key="once")
     assert library.store.records.one(kept.id) == kept
     assert create(library, Observation("The second lamp"), actor=person(), key="once") == kept
-    assert "isn't found yet" in caplog.text
+    assert "can't be searched yet" in caplog.text
     others.close()
     assert library.follow()
     assert [hit.record.id for hit in find(library, RecordQuery("second lamp")).hits][:1] == [

@@ -55,7 +55,7 @@ def test_last_admin_can_be_neither_demoted_nor_revoked(core, how):
 
 def test_unknown_principal_or_token_suggests_the_command_that_lists_them(core):
     assert core.refused("token", "create", "nobody")["suggestions"] == [
-        "`cortex core principal list` shows everybody whom the Core knows."
+        "`cortex core principal list` shows all principals of the Core."
     ]
     core("principal", "ungrant", "root", "*")
     (advice,) = core.refused("principal", "ungrant", "root", "*")["suggestions"]

@@ -270,7 +270,7 @@ def status(context: Workspaces, workspace: str | None, start: int | None = None)
     with context.open(workspace) as engines:
         own = start if len(engines) == 1 else None
         for name, engine in engines:
-            figures, warnings = engine.stats(), (*engine.settings.warnings, *context.unheeded)
+            figures, warnings = engine.vitals(), (*engine.settings.warnings, *context.unheeded)
             if "tfidf" not in engine.settings.indexing.strategies:
                 warnings = (*warnings, WORDS_ARE_KEPT)
             states.append((name, figures))
@@ -290,7 +290,7 @@ def status(context: Workspaces, workspace: str | None, start: int | None = None)
 def stats(context: Workspaces, workspace: str | None) -> Json:
     """Index statistics of the named workspace, or of all."""
     with context.open(workspace) as engines:
-        return render.stats_answer([engine.stats() for _, engine in engines], memory_bytes())
+        return render.stats_answer([engine.vitals() for _, engine in engines], memory_bytes())
 
 
 def update_config(context: Workspaces, arguments: UpdateConfig, call: Call) -> Answer:
